@@ -1,0 +1,167 @@
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+// jansson's own depth limit is a compile-time constant; check ours before parsing, in linear time.
+static bool depth_ok(const char *text, size_t n, unsigned max_depth)
+{
+    unsigned depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        if (in_string) {
+            if (c == '\\') {
+                i++;
+            } else if (c == '"') {
+                in_string = false;
+            }
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > max_depth) {
+                return false;
+            }
+        } else if ((c == ']' || c == '}') && depth > 0) {
+            depth--;
+        }
+    }
+    return true;
+}
+
+enum qn_status qn_json_parse(const char *text, size_t n, unsigned max_depth, json_t **out,
+                             struct qn_err *err)
+{
+    if (!depth_ok(text, n, max_depth)) {
+        return qn_fail(err, QN_E_LIMIT, "JSON nested deeper than %u levels", max_depth);
+    }
+    json_error_t je;
+    json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
+    if (v == NULL) {
+        return qn_fail(err, QN_E_FORMAT, "invalid JSON at line %d column %d: %s", je.line,
+                       je.column, je.text);
+    }
+    *out = v;
+    return QN_OK;
+}
+
+enum qn_status qn_json_read(const char *path, size_t limit, unsigned max_depth, json_t **out,
+                            struct qn_err *err)
+{
+    char *data = NULL;
+    size_t n = 0;
+    enum qn_status rc = qn_file_read(path, limit, &data, &n, err);
+    if (rc == QN_OK) {
+        rc = qn_json_parse(data, n, max_depth, out, err);
+        free(data);
+    }
+    if (rc != QN_OK) {
+        return qn_err_context(err, rc, "file \"%s\"", path);
+    }
+    return QN_OK;
+}
+
+const char *qn_json_type_name(const json_t *v)
+{
+    if (v == NULL) {
+        return "nothing";
+    }
+    switch (json_typeof(v)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "an array";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+        return "an integer";
+    case JSON_REAL:
+        return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "a boolean";
+    case JSON_NULL:
+        return "null";
+    }
+    return "nothing";
+}
+
+static const json_t *member(const json_t *obj, const char *key, bool *out_found)
+{
+    const json_t *v = json_object_get(obj, key);
+    bool found = v != NULL && !json_is_null(v);
+    if (out_found != NULL) {
+        *out_found = found;
+    }
+    return found ? v : NULL;
+}
+
+static enum qn_status wrong_type(const json_t *v, const char *key, const char *want,
+                                 struct qn_err *err)
+{
+    return qn_fail(err, QN_E_FORMAT, "key \"%s\": found %s, expected %s", key,
+                   qn_json_type_name(v), want);
+}
+
+enum qn_status qn_json_get_int(const json_t *obj, const char *key, int64_t min, int64_t max,
+                               int64_t *out, bool *out_found, struct qn_err *err)
+{
+    const json_t *v = member(obj, key, out_found);
+    if (v == NULL) {
+        return QN_OK;
+    }
+    if (!json_is_integer(v)) {
+        return wrong_type(v, key, "an integer", err);
+    }
+    int64_t i = json_integer_value(v);
+    if (i < min || i > max) {
+        return qn_fail(err, QN_E_FORMAT, "key \"%s\": found %lld, expected %lld to %lld", key,
+                       (long long)i, (long long)min, (long long)max);
+    }
+    *out = i;
+    return QN_OK;
+}
+
+enum qn_status qn_json_get_num(const json_t *obj, const char *key, double *out, bool *out_found,
+                               struct qn_err *err)
+{
+    const json_t *v = member(obj, key, out_found);
+    if (v == NULL) {
+        return QN_OK;
+    }
+    if (!json_is_number(v)) {
+        return wrong_type(v, key, "a number", err);
+    }
+    *out = json_number_value(v);
+    return QN_OK;
+}
+
+enum qn_status qn_json_get_bool(const json_t *obj, const char *key, bool *out, bool *out_found,
+                                struct qn_err *err)
+{
+    const json_t *v = member(obj, key, out_found);
+    if (v == NULL) {
+        return QN_OK;
+    }
+    if (!json_is_boolean(v)) {
+        return wrong_type(v, key, "true or false", err);
+    }
+    *out = json_is_true(v);
+    return QN_OK;
+}
+
+enum qn_status qn_json_get_str(const json_t *obj, const char *key, const char **out,
+                               bool *out_found, struct qn_err *err)
+{
+    const json_t *v = member(obj, key, out_found);
+    if (v == NULL) {
+        return QN_OK;
+    }
+    if (!json_is_string(v)) {
+        return wrong_type(v, key, "a string", err);
+    }
+    *out = json_string_value(v);
+    return QN_OK;
+}
