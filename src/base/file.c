@@ -113,7 +113,8 @@ enum qn_status qn_map_guard(void (*fn)(void *arg), void *arg, struct qn_err *err
     sigjmp_buf *volatile outer = t_guard;
     if (sigsetjmp(env, 1) != 0) {
         t_guard = outer;
-        return qn_fail(err, QN_E_IO, "could not read: the file shrank or its disk failed while mapped");
+        return qn_fail(err, QN_E_IO,
+                       "could not read: the file shrank or its disk failed while mapped");
     }
     t_guard = &env;
     fn(arg);

@@ -6,9 +6,11 @@
 
 #include "base/clock.h"
 
+__extension__ typedef unsigned __int128 qn_u128;
+
 static uint64_t fold(uint64_t a, uint64_t b)
 {
-    unsigned __int128 p = (unsigned __int128)a * b;
+    qn_u128 p = (qn_u128)a * b;
     return (uint64_t)p ^ (uint64_t)(p >> 64);
 }
 

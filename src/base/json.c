@@ -101,8 +101,8 @@ static const json_t *member(const json_t *obj, const char *key, bool *out_found)
 static enum qn_status wrong_type(const json_t *v, const char *key, const char *want,
                                  struct qn_err *err)
 {
-    return qn_fail(err, QN_E_FORMAT, "key \"%s\": found %s, expected %s", key,
-                   qn_json_type_name(v), want);
+    return qn_fail(err, QN_E_FORMAT, "key \"%s\": found %s, expected %s", key, qn_json_type_name(v),
+                   want);
 }
 
 enum qn_status qn_json_get_int(const json_t *obj, const char *key, int64_t min, int64_t max,

@@ -3,7 +3,12 @@
 
 /// Log lines go to standard error, one per call: "LEVEL message". Only cli and server log, and the
 /// loader through them; libraries return errors instead.
-enum qn_log_level { QN_LOG_ERROR, QN_LOG_WARN, QN_LOG_INFO, QN_LOG_DEBUG };
+enum qn_log_level {
+    QN_LOG_ERROR,
+    QN_LOG_WARN,
+    QN_LOG_INFO,
+    QN_LOG_DEBUG
+};
 
 /// Set before threads start; default QN_LOG_INFO.
 void qn_log_set_level(enum qn_log_level level);

@@ -7,18 +7,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { QN_TOPO_MAX_CPUS = 1024 };
+enum {
+    QN_TOPO_MAX_CPUS = 1024
+};
 
 /// What this process may use: its own mask and cgroup, not the host's. Read once at start.
 struct qn_topo {
-    size_t n_cpus;                    ///< CPUs of the affinity mask
-    int cpus[QN_TOPO_MAX_CPUS];       ///< their OS numbers, one per physical core first, big cores first
-    size_t n_cores;                   ///< physical cores among them (big ones only where unlike)
-    double quota_cpus;                ///< strictest cgroup CPU quota up the path; 0: none
-    uint64_t memory_limit_bytes;      ///< strictest of cgroup limit and MemTotal
-    uint64_t memory_available_bytes;  ///< MemAvailable, capped by what the cgroup leaves
+    size_t n_cpus;               ///< CPUs of the affinity mask
+    int cpus[QN_TOPO_MAX_CPUS];  ///< their OS numbers, one per physical core first, big cores first
+    size_t n_cores;              ///< physical cores among them (big ones only where unlike)
+    double quota_cpus;           ///< strictest cgroup CPU quota up the path; 0: none
+    uint64_t memory_limit_bytes; ///< strictest of cgroup limit and MemTotal
+    uint64_t memory_available_bytes; ///< MemAvailable, capped by what the cgroup leaves
     size_t n_numa_nodes;
-    size_t n_default_threads;         ///< min(n_cores, floor(quota), at least 1)
+    size_t n_default_threads; ///< min(n_cores, floor(quota), at least 1)
 };
 
 /// Roots for tests; NULL members mean the real ones ("/proc", "/sys/fs/cgroup", "/sys").

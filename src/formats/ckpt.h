@@ -49,11 +49,14 @@ size_t qn_dtype_block_bytes(enum qn_dtype t);
 const char *qn_dtype_name(enum qn_dtype t);
 
 enum {
-    QN_T_QK_INTERLEAVED = 1, ///< q/k rows (or bias) in GGUF llama order: row 2j+t of a head is HF row t*d/2+j
-    QN_T_NORM_FOLDED = 2,    ///< norm weight already holds 1 + w
+    QN_T_QK_INTERLEAVED =
+        1, ///< q/k rows (or bias) in GGUF llama order: row 2j+t of a head is HF row t*d/2+j
+    QN_T_NORM_FOLDED = 2, ///< norm weight already holds 1 + w
 };
 
-enum { QN_MAX_RANK = 8 };
+enum {
+    QN_MAX_RANK = 8
+};
 
 /// A named tensor. Everything is owned by the checkpoint; `data` points into a read-only map with
 /// no alignment promise.
@@ -96,7 +99,8 @@ const char *qn_ckpt_format(const struct qn_ckpt *c);
 
 size_t qn_ckpt_n_tensors(const struct qn_ckpt *c);
 const struct qn_tensor *qn_ckpt_tensor(const struct qn_ckpt *c, size_t i);
-/// By name, after prefix normalisation ("model.language_model." -> "model." and so on); NULL if absent.
+/// By name, after prefix normalisation ("model.language_model." -> "model." and so on); NULL if
+/// absent.
 const struct qn_tensor *qn_ckpt_find(const struct qn_ckpt *c, const char *name);
 
 /// Read n elements of row `row` (row-major, last dimension) as f32: exact for every plain type and
@@ -106,18 +110,23 @@ enum qn_status qn_tensor_read_f32(const struct qn_tensor *t, uint64_t row, uint6
                                   float *out, struct qn_err *err);
 
 /// How a stored type maps onto the internal weight kinds, exactly (formats.md 12.1).
-enum qn_canon { QN_CANON_F32, QN_CANON_BF16, QN_CANON_I8, QN_CANON_I4 };
+enum qn_canon {
+    QN_CANON_F32,
+    QN_CANON_BF16,
+    QN_CANON_I8,
+    QN_CANON_I4
+};
 struct qn_canon_desc {
     enum qn_canon kind;
-    size_t group;  ///< K per scale; 0 for float kinds
+    size_t group; ///< K per scale; 0 for float kinds
     bool has_min;
 };
 enum qn_status qn_tensor_canon(const struct qn_tensor *t, struct qn_canon_desc *out,
                                struct qn_err *err);
 /// Decode row `row` into canonical form: q is float[k], uint16_t[k] or int8_t[k] as the kind says
-/// (I4 without minimum in [-8, 7], with one in [0, 15]); scale and min [k / group] for integer kinds.
-/// scale * q (+ min), each step in f32, equals qn_tensor_read_f32 bit for bit.
-/// A non-finite weight or scale is QN_E_FORMAT naming the tensor.
+/// (I4 without minimum in [-8, 7], with one in [0, 15]); scale and min [k / group] for integer
+/// kinds. scale * q (+ min), each step in f32, equals qn_tensor_read_f32 bit for bit. A non-finite
+/// weight or scale is QN_E_FORMAT naming the tensor.
 enum qn_status qn_tensor_read_canon(const struct qn_tensor *t, uint64_t row, void *q, float *scale,
                                     float *min, struct qn_err *err);
 

@@ -12,8 +12,19 @@
 struct qn_gguf;
 
 enum qn_gguf_type {
-    QN_GGUF_U8, QN_GGUF_I8, QN_GGUF_U16, QN_GGUF_I16, QN_GGUF_U32, QN_GGUF_I32, QN_GGUF_F32,
-    QN_GGUF_BOOL, QN_GGUF_STR, QN_GGUF_ARR, QN_GGUF_U64, QN_GGUF_I64, QN_GGUF_F64
+    QN_GGUF_U8,
+    QN_GGUF_I8,
+    QN_GGUF_U16,
+    QN_GGUF_I16,
+    QN_GGUF_U32,
+    QN_GGUF_I32,
+    QN_GGUF_F32,
+    QN_GGUF_BOOL,
+    QN_GGUF_STR,
+    QN_GGUF_ARR,
+    QN_GGUF_U64,
+    QN_GGUF_I64,
+    QN_GGUF_F64
 };
 
 enum qn_status qn_gguf_open(const char *path, struct qn_gguf **out_gguf, struct qn_err *err);
@@ -30,7 +41,8 @@ bool qn_gguf_float(const struct qn_gguf *g, const char *key, double *out);
 bool qn_gguf_bool(const struct qn_gguf *g, const char *key, bool *out);
 bool qn_gguf_str(const struct qn_gguf *g, const char *key, const char **out, size_t *out_len);
 /// Arrays: element type and count; elements of strings by index in O(1).
-bool qn_gguf_arr(const struct qn_gguf *g, const char *key, enum qn_gguf_type *out_type, size_t *out_n);
+bool qn_gguf_arr(const struct qn_gguf *g, const char *key, enum qn_gguf_type *out_type,
+                 size_t *out_n);
 bool qn_gguf_arr_str(const struct qn_gguf *g, const char *key, size_t i, const char **out,
                      size_t *out_len);
 bool qn_gguf_arr_int(const struct qn_gguf *g, const char *key, size_t i, int64_t *out);

@@ -16,9 +16,15 @@
 /// The keys of a query are cut into spans of QN_ATTN_SPAN positions at fixed multiples. A span
 /// yields a partial (max, sum, weighted values); partials merge in ascending span order. The span
 /// is a constant, so a query's bits depend neither on threads nor on how its prompt was chunked.
-enum { QN_ATTN_SPAN = 512 };
+enum {
+    QN_ATTN_SPAN = 512
+};
 
-enum qn_kv_type { QN_KV_F32, QN_KV_BF16, QN_N_KV_TYPES };
+enum qn_kv_type {
+    QN_KV_F32,
+    QN_KV_BF16,
+    QN_N_KV_TYPES
+};
 
 struct qn_kv_shape {
     enum qn_kv_type type;
@@ -48,12 +54,13 @@ struct qn_attn_args {
     size_t pos0;           ///< position of query row 0; row r is at pos0 + r
     const float *q;        ///< [n_rows][ldq] f32, rotated, head h at h * head_dim
     size_t ldq, n_rows, n_heads;
-    float *out;            ///< [n_rows][ldo] f32
+    float *out; ///< [n_rows][ldo] f32
     size_t ldo;
     float scale;
-    float softcap;         ///< 0: off; s = c * tanh(s / c) after scaling
-    size_t window;         ///< 0: full; W: keys j > p - W
-    const float *sinks;    ///< [n_heads] or NULL: extra logit without a value (arXiv:2309.17453 as in gpt-oss)
+    float softcap; ///< 0: off; s = c * tanh(s / c) after scaling
+    size_t window; ///< 0: full; W: keys j > p - W
+    const float
+        *sinks; ///< [n_heads] or NULL: extra logit without a value (arXiv:2309.17453 as in gpt-oss)
 };
 
 /// Partial result of one (row, query head, span): m, l, then head_dim accumulators.

@@ -9,8 +9,8 @@
 
 /// Harness of the kernel checks: buffers that end at an unreadable page (a second mode begins them
 /// at one), poisoned padding, comparison with a bound, and a bench mode that prints the rate. A
-/// crash names the kernel and the shape. Each check program's main calls qn_check_main with a table of
-/// cases; a variant that the CPU lacks is reported as "skipped NAME: CPU lacks TIER".
+/// crash names the kernel and the shape. Each check program's main calls qn_check_main with a table
+/// of cases; a variant that the CPU lacks is reported as "skipped NAME: CPU lacks TIER".
 ///   PROGRAM [--bench] [--only SUBSTRING] [--seed N]
 
 struct qn_check;
@@ -55,7 +55,8 @@ bool qn_check_benching(const struct qn_check *c);
                 expr;                                                                              \
                 qn_reps_++;                                                                        \
             }                                                                                      \
-            qn_check_rate((c), (double)(amount) * (double)qn_reps_, (unit), qn_check_now() - qn_t0_); \
+            qn_check_rate((c), (double)(amount) * (double)qn_reps_, (unit),                        \
+                          qn_check_now() - qn_t0_);                                                \
         }                                                                                          \
     } while (0)
 uint64_t qn_check_now(void);

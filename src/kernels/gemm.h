@@ -33,11 +33,11 @@ enum qn_act {
 /// Shape and kind of one weight matrix W[n][k].
 struct qn_wdesc {
     enum qn_wkind kind;
-    size_t n;      ///< outputs, both halves of a gate/up pair counted
-    size_t k;      ///< inputs
-    size_t group;  ///< K per scale; 0: one scale per row. Divides k (the loader sees to it)
-    bool has_min;  ///< w = scale * q + min; else w = scale * q
-    bool pair;     ///< gate/up pair: n = 2 * d_ff, see qn_gemm_args.glu
+    size_t n;     ///< outputs, both halves of a gate/up pair counted
+    size_t k;     ///< inputs
+    size_t group; ///< K per scale; 0: one scale per row. Divides k (the loader sees to it)
+    bool has_min; ///< w = scale * q + min; else w = scale * q
+    bool pair;    ///< gate/up pair: n = 2 * d_ff, see qn_gemm_args.glu
 };
 
 /// Unpacked rows handed to the packer, row-major, one value per element.
@@ -49,23 +49,30 @@ struct qn_wrows {
 };
 
 /// Gated activations of a pair: out = act(gate) * up.
-enum qn_glu { QN_GLU_NONE, QN_GLU_SILU, QN_GLU_GELU_TANH };
+enum qn_glu {
+    QN_GLU_NONE,
+    QN_GLU_SILU,
+    QN_GLU_GELU_TANH
+};
 
-enum qn_out { QN_OUT_F32, QN_OUT_BF16 };
+enum qn_out {
+    QN_OUT_F32,
+    QN_OUT_BF16
+};
 
 struct qn_gemm_args {
     const struct qn_wdesc *w;
-    const void *rhs;       ///< packed panels
-    const void *lhs;       ///< packed by the same variant's lhs_pack, rows 0 … m-1
+    const void *rhs; ///< packed panels
+    const void *lhs; ///< packed by the same variant's lhs_pack, rows 0 … m-1
     size_t m;
-    void *out;             ///< [m][ldo] of out_type; pair: n/2 columns
-    size_t ldo;            ///< elements
+    void *out;  ///< [m][ldo] of out_type; pair: n/2 columns
+    size_t ldo; ///< elements
     enum qn_out out_type;
     float scale;           ///< multiplies the sum, before bias; 1 usually
     const float *bias;     ///< [n] (pair: gate then up, n/2 each) or NULL
     const float *residual; ///< [m][ldr] f32 added last, or NULL; may be out itself
     size_t ldr;
-    enum qn_glu glu;       ///< QN_GLU_NONE unless w->pair
+    enum qn_glu glu; ///< QN_GLU_NONE unless w->pair
 };
 
 /// Order of application: (sum * scale) + bias, then the GLU of a pair, then + residual, then the
@@ -84,7 +91,8 @@ struct qn_gemm_impl {
     /// Bytes of one packed panel of nr outputs, a multiple of 64. Panels are contiguous.
     size_t (*panel_bytes)(const struct qn_wdesc *w);
     /// Pack n_rows <= nr consecutive rows into a panel; missing rows and the tail of K are zero.
-    /// Pair: panel 2i holds gate rows [i * nr, …), panel 2i + 1 the same up rows (qn_gemm_panel_rows).
+    /// Pair: panel 2i holds gate rows [i * nr, …), panel 2i + 1 the same up rows
+    /// (qn_gemm_panel_rows).
     void (*pack_panel)(void *panel, const struct qn_wdesc *w, const struct qn_wrows *rows,
                        size_t n_rows);
     /// Two matrices may share a packed lhs when lhs_layout, k and qn_gemm_act_group are equal.

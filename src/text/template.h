@@ -21,10 +21,10 @@ void qn_tmpl_free(struct qn_tmpl *t); // takes NULL
 
 /// Budgets of one render; 0 takes the default.
 struct qn_tmpl_limits {
-    uint64_t steps;        ///< evaluated nodes and produced bytes / 16 (default 20 million)
-    size_t depth;          ///< nested calls and expressions (default 128)
-    size_t output_bytes;   ///< text and any intermediate string (default 16 MiB)
-    size_t memory_bytes;   ///< values alive (default 128 MiB)
+    uint64_t steps;      ///< evaluated nodes and produced bytes / 16 (default 20 million)
+    size_t depth;        ///< nested calls and expressions (default 128)
+    size_t output_bytes; ///< text and any intermediate string (default 16 MiB)
+    size_t memory_bytes; ///< values alive (default 128 MiB)
 };
 
 /// Render with a context object. Members of `context` are data from a request: every byte of the

@@ -29,11 +29,12 @@ struct qn_tok_gguf {
     size_t n_tokens, n_merges;
     bool (*token)(void *ctx, size_t i, const char **out, size_t *out_len);
     bool (*merge)(void *ctx, size_t i, const char **out, size_t *out_len);
-    bool (*score)(void *ctx, size_t i, float *out);      ///< NULL: no scores
-    bool (*token_type)(void *ctx, size_t i, int *out);   ///< NULL: none
-    int64_t bos, eos, unk, pad;                          ///< -1: absent
-    const int64_t *more_eos; size_t n_more_eos;          ///< eot, eom
-    int add_bos, add_eos, add_space_prefix;              ///< -1: key absent
+    bool (*score)(void *ctx, size_t i, float *out);    ///< NULL: no scores
+    bool (*token_type)(void *ctx, size_t i, int *out); ///< NULL: none
+    int64_t bos, eos, unk, pad;                        ///< -1: absent
+    const int64_t *more_eos;
+    size_t n_more_eos;                      ///< eot, eom
+    int add_bos, add_eos, add_space_prefix; ///< -1: key absent
 };
 enum qn_status qn_tok_from_gguf(const struct qn_tok_gguf *src, struct qn_tok **out_tok,
                                 struct qn_err *err);
@@ -85,7 +86,7 @@ enum qn_status qn_tok_decode(const struct qn_tok *t, const int32_t *ids, size_t 
 struct qn_detok {
     const struct qn_tok *tok;
     bool skip_special;
-    bool started;       ///< a token with text was seen (leading-blank strip)
+    bool started; ///< a token with text was seen (leading-blank strip)
     unsigned char held[64];
     unsigned n_held;
 };
