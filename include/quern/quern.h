@@ -33,8 +33,8 @@ enum quern_status {
     QUERN_E_IO,
     QUERN_E_NOMEM,
     QUERN_E_LIMIT,
-    QUERN_E_CONTEXT,     ///< the prompt does not fit the context
-    QUERN_E_BUSY,        ///< the waiting queue is full
+    QUERN_E_CONTEXT, ///< the prompt does not fit the context
+    QUERN_E_BUSY,    ///< the waiting queue is full
     QUERN_E_CANCELLED,
     QUERN_E_INTERNAL
 };
@@ -58,13 +58,13 @@ enum quern_activations {
 };
 
 struct quern_model_options {
-    const char *path;                  ///< directory or .gguf file
-    const char *chat_template_path;    ///< NULL: the model's own
+    const char *path;               ///< directory or .gguf file
+    const char *chat_template_path; ///< NULL: the model's own
     enum quern_activations activations;
-    size_t max_model_len;              ///< 0: the model's own
-    size_t n_threads;                  ///< 0: as many as cores and quota allow
-    bool parse_special_tokens;         ///< match special tokens in message content too
-    bool no_weights;                   ///< tokenizer, template and configuration only
+    size_t max_model_len;      ///< 0: the model's own
+    size_t n_threads;          ///< 0: as many as cores and quota allow
+    bool parse_special_tokens; ///< match special tokens in message content too
+    bool no_weights;           ///< tokenizer, template and configuration only
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void (*note)(void *user, const char *text);
     void *user;
@@ -80,7 +80,7 @@ QUERN_API enum quern_status quern_model_load(const struct quern_model_options *o
 QUERN_API void quern_model_free(struct quern_model *model); // takes NULL; engines first
 
 struct quern_model_info {
-    const char *name;   ///< last component of the path, without .gguf
+    const char *name; ///< last component of the path, without .gguf
     const char *path;
     const char *format; ///< "safetensors" or "gguf"
     const char *architecture;
@@ -155,30 +155,30 @@ QUERN_API enum quern_status quern_engine_new(struct quern_model *model,
 QUERN_API void quern_engine_free(struct quern_engine *engine); // takes NULL
 
 struct quern_sampling {
-    double temperature;        ///< 0 or below 1e-5: greedy
-    double top_p;              ///< 0..1; 0 is greedy
-    int64_t top_k;             ///< 0 or -1: off
-    double min_p;              ///< 0..1
+    double temperature;                         ///< 0 or below 1e-5: greedy
+    double top_p;                               ///< 0..1; 0 is greedy
+    int64_t top_k;                              ///< 0 or -1: off
+    double min_p;                               ///< 0..1
     double presence_penalty, frequency_penalty; ///< output tokens only
-    double repetition_penalty; ///< prompt and output
+    double repetition_penalty;                  ///< prompt and output
     bool has_seed;
     uint64_t seed;
-    size_t max_tokens;         ///< 0 allowed: the prompt alone
+    size_t max_tokens; ///< 0 allowed: the prompt alone
     size_t min_tokens;
     bool ignore_eos;
     const int32_t *stop_ids;
     size_t n_stop_ids;
-    const char *const *stop;   ///< stop strings
+    const char *const *stop; ///< stop strings
     size_t n_stop;
-    bool include_stop;         ///< keep the stop string in the text
+    bool include_stop; ///< keep the stop string in the text
     bool skip_special_tokens;
-    const int32_t *bias_ids;   ///< logit_bias
+    const int32_t *bias_ids; ///< logit_bias
     const float *bias;
     size_t n_bias;
     const int32_t *allowed_ids; ///< when n_allowed > 0: nothing else can be sampled
     size_t n_allowed;
-    int logprobs;              ///< -1: none; k: the sampled token and the k likeliest
-    int prompt_logprobs;       ///< -1: none
+    int logprobs;        ///< -1: none; k: the sampled token and the k likeliest
+    int prompt_logprobs; ///< -1: none
 };
 /// Neutral values: temperature 1, top_p 1, penalties off, max_tokens 16.
 QUERN_API void quern_sampling_init(struct quern_sampling *s);
@@ -186,10 +186,10 @@ QUERN_API void quern_sampling_init(struct quern_sampling *s);
 struct quern_request_params {
     const int32_t *prompt;
     size_t n_prompt;
-    size_t n;       ///< choices, at least 1
+    size_t n;         ///< choices, at least 1
     int64_t priority; ///< accepted, FCFS today
     struct quern_sampling sampling;
-    void *user;     ///< handed back by quern_request_user
+    void *user; ///< handed back by quern_request_user
 };
 
 /// Everything is copied. Checks every value and id (QUERN_E_INVALID with err->param) and the length
@@ -233,15 +233,15 @@ struct quern_delta {
     const char *stop_string; ///< the stop string that ended it, or NULL
     int32_t stop_id;         ///< the id that ended it (EOS too), or -1
     bool stop_was_eos;
-    const char *error;       ///< with QUERN_FINISH_ERROR
+    const char *error; ///< with QUERN_FINISH_ERROR
 };
 /// Fills `out` for the next choice with news; false when there is none left.
 QUERN_API bool quern_request_read(struct quern_request *request, struct quern_delta *out);
 QUERN_API bool quern_request_finished(const struct quern_request *request); ///< all choices
 QUERN_API void *quern_request_user(const struct quern_request *request);
 /// Logprobs of the prompt, [n_prompt][1 + k], row 0 unset (id -1); NULL until known.
-QUERN_API const struct quern_logprob *quern_request_prompt_logprobs(
-    const struct quern_request *request);
+QUERN_API const struct quern_logprob *
+quern_request_prompt_logprobs(const struct quern_request *request);
 struct quern_usage {
     size_t prompt_tokens, cached_tokens, completion_tokens;
     double queue_s, ttft_s, decode_s, e2e_s; ///< seconds; 0 while unknown
@@ -250,7 +250,9 @@ QUERN_API void quern_request_usage(const struct quern_request *request, struct q
 /// Aborts if needed. The request must not be used afterwards.
 QUERN_API void quern_request_free(struct quern_engine *engine, struct quern_request *request);
 
-enum { QUERN_HIST_MAX = 32 };
+enum {
+    QUERN_HIST_MAX = 32
+};
 struct quern_hist {
     size_t n; ///< buckets without the last (+Inf)
     double le[QUERN_HIST_MAX];

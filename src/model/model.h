@@ -15,10 +15,11 @@
 struct qn_model;
 
 struct qn_model_opts {
-    enum qn_act activations;  ///< GEMM inputs; QN_ACT_I8 applies to integer weights, bf16 to the rest
-    enum qn_kv_type kv_type;  ///< QN_KV_F32 goes with QN_ACT_F32
-    size_t max_model_len;     ///< 0: the model's own limit
-    struct qn_team *team;     ///< packs in parallel; NULL: this thread alone
+    enum qn_act
+        activations; ///< GEMM inputs; QN_ACT_I8 applies to integer weights, bf16 to the rest
+    enum qn_kv_type kv_type; ///< QN_KV_F32 goes with QN_ACT_F32
+    size_t max_model_len;    ///< 0: the model's own limit
+    struct qn_team *team;    ///< packs in parallel; NULL: this thread alone
     /// Progress of packing, called from one thread; NULL: none.
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_user;
@@ -37,10 +38,10 @@ void qn_model_free(struct qn_model *m); // takes NULL
 /// Layers whose KV lives as long: one group per (n_kv_heads, head_dim, window). A sequence has one
 /// block table per group; blocks wholly behind a group's window may be recycled.
 struct qn_kv_group {
-    size_t n_layers;      ///< layers that own KV in this group
+    size_t n_layers; ///< layers that own KV in this group
     struct qn_kv_shape shape;
-    size_t window;        ///< 0: full
-    size_t block_bytes;   ///< bytes of one block over all layers of the group
+    size_t window;      ///< 0: full
+    size_t block_bytes; ///< bytes of one block over all layers of the group
 };
 
 struct qn_model_info {
@@ -53,7 +54,7 @@ struct qn_model_info {
     enum qn_kv_type kv_type;
     const int32_t *eos_ids; ///< union of config.json and generation_config.json
     size_t n_eos_ids;
-    int32_t bos_id; ///< -1: none
+    int32_t bos_id;              ///< -1: none
     const int32_t *suppress_ids; ///< generation_config.json suppress_tokens
     size_t n_suppress_ids;
 };
@@ -68,12 +69,12 @@ void qn_model_kv_group(const struct qn_model *m, size_t block_tokens, size_t g,
 /// time. After _new nothing is allocated any more.
 struct qn_run;
 struct qn_run_opts {
-    size_t max_rows;       ///< rows of one step
-    size_t max_seqs;       ///< sequences of one step
-    size_t max_out_rows;   ///< rows with logits per step
-    size_t block_tokens;   ///< 16 … 256, power of two
+    size_t max_rows;        ///< rows of one step
+    size_t max_seqs;        ///< sequences of one step
+    size_t max_out_rows;    ///< rows with logits per step
+    size_t block_tokens;    ///< 16 … 256, power of two
     const size_t *n_blocks; ///< [n_groups] KV blocks of each group's pool
-    struct qn_team *team;  ///< borrowed; its size is the thread count
+    struct qn_team *team;   ///< borrowed; its size is the thread count
 };
 /// Bytes that qn_run_new will reserve, without the KV pools.
 size_t qn_run_bytes(const struct qn_model *m, const struct qn_run_opts *o);
@@ -92,10 +93,10 @@ struct qn_batch_seq {
 /// A ragged batch. Rows of all sequences stand one after another.
 struct qn_batch {
     size_t n_rows, n_seqs, n_out;
-    const int32_t *tokens;          ///< [n_rows], each in [0, vocab_size)
+    const int32_t *tokens; ///< [n_rows], each in [0, vocab_size)
     const struct qn_batch_seq *seqs;
-    const int32_t *out_rows;        ///< [n_out] ascending rows whose logits are wanted
-    float *logits;                  ///< [n_out][vocab_size]
+    const int32_t *out_rows; ///< [n_out] ascending rows whose logits are wanted
+    float *logits;           ///< [n_out][vocab_size]
 };
 
 /// One step: one fork of the team. Allocates, locks and looks up by name nothing. A row's logits
