@@ -31,15 +31,84 @@ static bool depth_ok(const char *text, size_t n, unsigned max_depth)
     return true;
 }
 
+// Length of the integer at p if it is one that 64 bits cannot hold, else 0. Files have them:
+// "model_max_length" is often 10^30.
+static size_t big_int_len(const char *p, const char *end)
+{
+    const char *digits = p < end && *p == '-' ? p + 1 : p;
+    const char *q = digits;
+    while (q < end && *q >= '0' && *q <= '9') {
+        q++;
+    }
+    size_t n = (size_t)(q - digits);
+    if (n < 19 || *digits == '0' || (q < end && (*q == '.' || *q == 'e' || *q == 'E'))) {
+        return 0;
+    }
+    const char *max = digits == p ? "9223372036854775807" : "9223372036854775808";
+    return n > 19 || memcmp(digits, max, 19) > 0 ? (size_t)(q - p) : 0;
+}
+
+// Writes the text with ".0" behind every such integer, so that it is read as a real number.
+// Returns how many there were; out may be NULL to count.
+static size_t widen_ints(const char *text, size_t n, char *out)
+{
+    const char *end = text + n;
+    bool in_string = false;
+    size_t count = 0;
+    for (const char *p = text; p < end;) {
+        size_t len = 1;
+        bool big = false;
+        if (in_string) {
+            len = *p == '\\' && end - p > 1 ? 2 : 1;
+            in_string = *p != '"';
+        } else if (*p == '"') {
+            in_string = true;
+        } else if (*p == '-' || (*p >= '0' && *p <= '9')) {
+            len = big_int_len(p, end);
+            big = len > 0;
+            if (!big) {
+                for (len = 1; p + len < end && p[len] >= '0' && p[len] <= '9'; len++) {
+                }
+            }
+        }
+        if (out != NULL) {
+            memcpy(out, p, len);
+            out += len;
+            if (big) {
+                memcpy(out, ".0", 2);
+                out += 2;
+            }
+        }
+        count += big;
+        p += len;
+    }
+    return count;
+}
+
 enum qn_status qn_json_parse(const char *text, size_t n, unsigned max_depth, json_t **out,
                              struct qn_err *err)
 {
     if (!depth_ok(text, n, max_depth)) {
         return qn_fail(err, QN_E_LIMIT, "JSON nested deeper than %u levels", max_depth);
     }
+    char *wide = NULL;
+    size_t n_big = widen_ints(text, n, NULL);
+    if (n_big > 0) {
+        wide = malloc(n + 2 * n_big);
+        if (wide == NULL) {
+            return qn_fail(err, QN_E_NOMEM, "could not allocate %zu bytes", n + 2 * n_big);
+        }
+        widen_ints(text, n, wide);
+        text = wide;
+        n += 2 * n_big;
+    }
     json_error_t je;
     json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
+    free(wide);
     if (v == NULL) {
+        if (je.text[0] == '\0' || json_error_code(&je) == json_error_out_of_memory) {
+            return qn_fail(err, QN_E_NOMEM, "could not allocate memory for JSON");
+        }
         return qn_fail(err, QN_E_FORMAT, "invalid JSON at line %d column %d: %s", je.line,
                        je.column, je.text);
     }

@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 /// Parse exactly one JSON value of n bytes: duplicate keys, invalid UTF-8, trailing bytes and
-/// nesting deeper than `max_depth` are errors. NUL escapes are allowed. The caller owns *out.
+/// nesting deeper than `max_depth` are errors. NUL escapes are allowed. An integer that 64 bits
+/// cannot hold is read as a real number. The caller owns *out.
 enum qn_status qn_json_parse(const char *text, size_t n, unsigned max_depth, json_t **out,
                              struct qn_err *err);
 /// The same from a file of at most `limit` bytes; errors name the file.

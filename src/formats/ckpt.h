@@ -74,7 +74,8 @@ struct qn_tensor {
 struct qn_ckpt;
 
 /// Open a directory or a .gguf file (split files: the first). Validates everything that is in
-/// headers; reads no weights. Errors name file, tensor, found and expected.
+/// headers; reads no weights. Errors name file, tensor, found and expected. A GGUF file without
+/// tensors (a vocabulary) opens whatever its architecture; its config then has "model_type" alone.
 enum qn_status qn_ckpt_open(const char *path, struct qn_ckpt **out_ckpt, struct qn_err *err);
 void qn_ckpt_close(struct qn_ckpt *c); // takes NULL
 
@@ -97,15 +98,20 @@ const struct qn_gguf *qn_ckpt_gguf(const struct qn_ckpt *c);
 /// "safetensors" or "gguf".
 const char *qn_ckpt_format(const struct qn_ckpt *c);
 
+/// Things worth a warning that do not stop a load (an unlisted tensor, a wrong total size), one
+/// sentence each; NULL past the end.
+const char *qn_ckpt_note(const struct qn_ckpt *c, size_t i);
+
 size_t qn_ckpt_n_tensors(const struct qn_ckpt *c);
 const struct qn_tensor *qn_ckpt_tensor(const struct qn_ckpt *c, size_t i);
 /// By name, after prefix normalisation ("model.language_model." -> "model." and so on); NULL if
 /// absent.
 const struct qn_tensor *qn_ckpt_find(const struct qn_ckpt *c, const char *name);
 
-/// Read n elements of row `row` (row-major, last dimension) as f32: exact for every plain type and
-/// every block type. `first` and n must be multiples of the block size. Any thread.
-/// QN_E_UNSUPPORTED for types without a decoder.
+/// Read n elements of row `row` (row-major, last dimension) as f32: exact for every float and 8- or
+/// 16-bit plain type (F64 is rounded) and as ggml's decoder for every block type. `first` and n
+/// must be multiples of the block size. Any thread. QN_E_UNSUPPORTED for types without a decoder,
+/// QN_E_INVALID for elements that do not exist, QN_E_FORMAT for a block scale that is not finite.
 enum qn_status qn_tensor_read_f32(const struct qn_tensor *t, uint64_t row, uint64_t first, size_t n,
                                   float *out, struct qn_err *err);
 
@@ -124,9 +130,9 @@ struct qn_canon_desc {
 enum qn_status qn_tensor_canon(const struct qn_tensor *t, struct qn_canon_desc *out,
                                struct qn_err *err);
 /// Decode row `row` into canonical form: q is float[k], uint16_t[k] or int8_t[k] as the kind says
-/// (I4 without minimum in [-8, 7], with one in [0, 15]); scale and min [k / group] for integer
-/// kinds. scale * q (+ min), each step in f32, equals qn_tensor_read_f32 bit for bit. A non-finite
-/// weight or scale is QN_E_FORMAT naming the tensor.
+/// (F32 also holds F16, and F64 rounded; I4 without minimum in [-8, 7], with one in [0, 15]); scale
+/// and min [k / group] for integer kinds. scale * q (+ min), each step in f32, equals
+/// qn_tensor_read_f32 bit for bit. A non-finite weight or scale is QN_E_FORMAT naming the tensor.
 enum qn_status qn_tensor_read_canon(const struct qn_tensor *t, uint64_t row, void *q, float *scale,
                                     float *min, struct qn_err *err);
 

@@ -55,5 +55,7 @@ const char *qn_gguf_key(const struct qn_gguf *g, size_t i, enum qn_gguf_type *ou
 /// Tensors under their GGUF names, shapes outermost first.
 size_t qn_gguf_n_tensors(const struct qn_gguf *g);
 const struct qn_tensor *qn_gguf_tensor(const struct qn_gguf *g, size_t i);
+/// NULL if absent.
+const struct qn_tensor *qn_gguf_find(const struct qn_gguf *g, const char *name);
 
 #endif
