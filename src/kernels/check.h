@@ -41,14 +41,19 @@ void qn_check_near(struct qn_check *c, const float *got, const float *want, size
 /// Absolute bound.
 void qn_check_close(struct qn_check *c, const float *got, const float *want, size_t n, float bound,
                     const char *what);
+/// A bound per element.
+void qn_check_within(struct qn_check *c, const float *got, const float *want, const float *bound,
+                     size_t n, const char *what);
 void qn_check_same(struct qn_check *c, const void *got, const void *want, size_t n_bytes,
                    const char *what);
 void qn_check_true(struct qn_check *c, bool ok, const char *what);
 bool qn_check_benching(const struct qn_check *c);
-/// Run expr repeatedly for about 0.2 s and print amount * reps / time in `unit`/s.
+/// Run expr repeatedly for about 0.2 s and print amount * reps / time in `unit`/s. The first run is
+/// not timed.
 #define QN_BENCH(c, amount, unit, expr)                                                            \
     do {                                                                                           \
         if (qn_check_benching(c)) {                                                                \
+            expr;                                                                                  \
             size_t qn_reps_ = 0;                                                                   \
             uint64_t qn_t0_ = qn_check_now();                                                      \
             while (qn_check_now() - qn_t0_ < 200000000u) {                                         \
@@ -61,5 +66,8 @@ bool qn_check_benching(const struct qn_check *c);
     } while (0)
 uint64_t qn_check_now(void);
 void qn_check_rate(struct qn_check *c, double amount, const char *unit, uint64_t ns);
+/// The same with the share of a peak in units per nanosecond (kernels/peak.h).
+void qn_check_rate_of(struct qn_check *c, double amount, const char *unit, uint64_t ns,
+                      double peak_per_ns);
 
 #endif

@@ -21,8 +21,11 @@ enum qn_isa {
 /// lower the tier. An unknown name or a tier that this CPU lacks is an error that lists what is
 /// available. Call before threads start; later calls with the same force are harmless.
 enum qn_status qn_cpu_init(const char *force, struct qn_err *err);
-/// The tier in force after qn_cpu_init (which it calls with getenv("QUERN_ISA") when needed).
+/// The tier in force after qn_cpu_init (which it calls with getenv("QUERN_ISA") when needed; a bad
+/// value then ends the program with the message, so programs call qn_cpu_init first).
 enum qn_isa qn_cpu_isa(void);
+/// The highest tier of this CPU, whatever is in force.
+enum qn_isa qn_cpu_best(void);
 /// Whether a variant built for `isa` may run: same architecture, and not above the tier in force.
 bool qn_cpu_has(enum qn_isa isa);
 const char *qn_isa_name(enum qn_isa isa); // "generic", "avx2", …

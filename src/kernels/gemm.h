@@ -106,10 +106,20 @@ struct qn_gemm_impl {
     void (*run)(const struct qn_gemm_args *a, size_t m0, size_t m1, size_t p0, size_t p1);
 };
 
-/// K per activation scale under QN_ACT_I8: max(32, group) for grouped kinds, K for row scales.
-/// Quantisation: s = max|x| / 127 over the group, q = round-to-nearest-even(x * (127 / max|x|)) in
+/// K per activation scale under QN_ACT_I8: for grouped kinds the smallest multiple of the group
+/// that is at least 32 (the last may be short), K for row scales. Quantisation: s = max|x| / 127
+/// over the group, q = round-to-nearest-even(x * (127 / max|x|)) in
 /// [-127, 127]; a group with max below 1e-30 has s = 0 and all q = 0; a non-finite input makes the
 /// row's outputs NaN.
+///
+/// The sum of QN_ACT_I8 has one order in all tiers, so all have the same bits. For the weight
+/// groups G in ascending order, with D = sum of q_x * q_w and A = sum of q_x over the group, exact
+/// integers, and s_x the scale of the activation group that G lies in, each operation rounded to
+/// f32:
+///   acc = fma(D, s_w[G] * s_x, acc), then with a minimum acc = fma(A * s_x, min[G], acc)
+/// starting from acc = 0. Float activations: w = scale * q, or fma(scale, q, min), rounded to f32,
+/// and a variant's sum is within (4 sqrt(K) + 16) 2^-24 sum |x w| of generic's. The gates of a pair
+/// have one sequence of operations in all tiers too (qn_gemm_gate in gemm_util.h).
 size_t qn_gemm_act_group(const struct qn_wdesc *w);
 
 /// The variant for a shape: the last row of gemm.inc that the CPU and the shape allow. Never NULL
