@@ -46,6 +46,9 @@ int32_t qn_tok_bos(const struct qn_tok *t);
 int32_t qn_tok_eos(const struct qn_tok *t);
 int32_t qn_tok_pad(const struct qn_tok *t);
 bool qn_tok_adds_bos(const struct qn_tok *t);
+/// Ids that end a generation as far as the tokenizer knows: eos, and GGUF's end of turn and of
+/// message. Borrowed, valid as long as t.
+size_t qn_tok_stops(const struct qn_tok *t, const int32_t **out);
 /// Id of a token by its exact content, -1 if none (special and ordinary tokens).
 int32_t qn_tok_find(const struct qn_tok *t, const char *content, size_t n);
 bool qn_tok_is_special(const struct qn_tok *t, int32_t id);
@@ -64,13 +67,14 @@ void qn_ids_done(struct qn_ids *ids);
 
 enum {
     QN_TOK_ADD_SPECIAL = 1,   ///< run the post-processor (BOS and the like)
-    QN_TOK_PARSE_SPECIAL = 2, ///< match added special tokens in text
+    QN_TOK_PARSE_SPECIAL = 2, ///< match added special tokens in text (others always match)
 };
 
 /// Encode valid UTF-8 text, appending to out.
 /// @param plain  [n] or NULL: bytes with plain[i] != 0 never take part in a special-token match
 ///               (text that came from message content), whatever the flags. The text is otherwise
-///               treated as one string.
+///               treated as one string. Where a longer special token is ruled out, a shorter one or
+///               one that is not special may match.
 /// Time grows about linearly with n. QN_E_INVALID for text that is not UTF-8.
 enum qn_status qn_tok_encode(const struct qn_tok *t, const char *text, size_t n,
                              const uint8_t *plain, unsigned flags, struct qn_ids *out,
@@ -83,11 +87,19 @@ enum qn_status qn_tok_decode(const struct qn_tok *t, const int32_t *ids, size_t 
 
 /// Incremental decode: the pieces join to exactly the whole decode of all ids; a character is held
 /// until complete. Fixed-size state, no allocation: out must hold qn_detok_max_out(t) bytes.
+/// In the byte-fallback family one invalid byte turns its whole run of byte tokens into U+FFFD, so
+/// a run is held until it ends; past QN_DETOK_HELD bytes its complete characters are let go, here
+/// and in the whole decode alike.
+enum {
+    QN_DETOK_HELD = 256
+};
 struct qn_detok {
     const struct qn_tok *tok;
     bool skip_special;
-    bool started; ///< a token with text was seen (leading-blank strip)
-    unsigned char held[64];
+    bool started; ///< a token was seen (the first one may lose its blank)
+    bool wrote;   ///< text was given out (leading-blank strip)
+    bool bad_run; ///< the run of byte tokens is known to be invalid
+    unsigned char held[QN_DETOK_HELD];
     unsigned n_held;
 };
 void qn_detok_init(struct qn_detok *d, const struct qn_tok *t, bool skip_special);
