@@ -118,7 +118,8 @@ struct qn_gemm_impl {
 /// f32:
 ///   acc = fma(D, s_w[G] * s_x, acc), then with a minimum acc = fma(A * s_x, min[G], acc)
 /// starting from acc = 0. Float activations: w = scale * q, or fma(scale, q, min), rounded to f32,
-/// and a variant's sum is within (4 sqrt(K) + 16) 2^-24 sum |x w| of generic's. The gates of a pair
+/// and a variant's sum is within (K + 16) 2^-24 sum |x w| of generic's; (4 sqrt(K) + 16) unless the
+/// terms are alike, as in constructed cases, so that all roundings go one way. The gates of a pair
 /// have one sequence of operations in all tiers too (qn_gemm_gate in gemm_util.h).
 size_t qn_gemm_act_group(const struct qn_wdesc *w);
 
