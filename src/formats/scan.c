@@ -179,8 +179,12 @@ enum qn_status qn_scan_string(struct qn_scan *s, size_t limit, struct qn_buf *ou
             return qn_fail(err, QN_E_LIMIT, "header byte %zu: string longer than %zu bytes",
                            qn_scan_at(s), limit);
         }
-        if (s->p == s->end || *s->p < 0x20) {
+        if (s->p == s->end) {
             return unexpected(s, "the end of a string", err);
+        }
+        if (*s->p < 0x20) {
+            return qn_fail(err, QN_E_FORMAT, "header byte %zu: found byte 0x%02x in a string",
+                           qn_scan_at(s), *s->p);
         }
         if (*s->p == '"') {
             s->p++;
