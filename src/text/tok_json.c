@@ -213,8 +213,12 @@ static enum qn_status put_added(struct qn_tok *t, const json_t *added, struct qn
             rc = qn_tok_put(t, id, text.p, text.n,
                             QN_TF_ADDED | (flags & QN_TA_SPECIAL ? QN_TF_SPECIAL : 0u), err);
         }
-        if (rc == QN_OK && normalized) {
+        if (rc == QN_OK && normalized && t->norm.n > 0) {
             rc = qn_tok_norm_text(&t->norm, &run, text, &text, err);
+            if (rc == QN_OK) { // the reference decodes such a token as it is found
+                rc = qn_tok_put_text(t, text.p, text.n, &t->bytes[id], err);
+                t->flags[id] |= QN_TF_FOUND_AS;
+            }
         }
         if (rc == QN_OK) {
             rc = qn_tok_added_put(normalized ? &t->added_norm : &t->added, text.p, text.n, id,
