@@ -40,6 +40,8 @@ static void round_trip(const struct qn_tok *t, const char *text, const uint8_t *
     qn_buf_done(&pieces);
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char text[] =

@@ -298,7 +298,7 @@ static void test_TOK_07_no_pre_tokenizer_is_linear(void **state)
     json_object_set_new(json_object_get(json_object_get(root, "model"), "vocab"), "b" BLANK "a",
                         json_integer(269));
     t = qn_fixture_load(root);
-    grows(t, "ab ", 200000, 10, 15.0, 200001);
+    grows(t, "ab ", 200000, 10, 30.0, 200001); // its memory outgrows the caches; 100 if quadratic
     qn_tok_free(t);
 }
 
