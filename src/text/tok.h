@@ -113,7 +113,8 @@ enum qn_status qn_tok_make_bytes(struct qn_tok *t, const struct qn_tok_replace *
 enum qn_tok_found {
     QN_MERGE_FOUND,
     QN_MERGE_MISSING, ///< one of them, or both together, is no token
-    QN_MERGE_NEVER    ///< one of them is a token that BPE does not make
+    QN_MERGE_NEVER,   ///< one of them is a token that BPE does not make
+    QN_MERGE_NO_MEMORY
 };
 enum qn_tok_found qn_tok_find_merge(const struct qn_tok *t, const char *left, size_t n_left,
                                     const char *right, size_t n_right, struct qn_tok_merge *out,

@@ -203,10 +203,12 @@ enum qn_tok_found qn_tok_find_merge(const struct qn_tok *t, const char *left, si
 {
     int32_t l = qn_tok_keys_get(&t->spelled, t->blob, t->piece, left, n_left);
     int32_t r = qn_tok_keys_get(&t->spelled, t->blob, t->piece, right, n_right);
-    qn_buf_clear(scratch);
-    if (l < 0 || r < 0 || !qn_buf_add(scratch, left, n_left) ||
-        !qn_buf_add(scratch, right, n_right)) {
+    if (l < 0 || r < 0) {
         return QN_MERGE_MISSING;
+    }
+    qn_buf_clear(scratch);
+    if (!qn_buf_add(scratch, left, n_left) || !qn_buf_add(scratch, right, n_right)) {
+        return QN_MERGE_NO_MEMORY;
     }
     int32_t id = qn_tok_keys_get(&t->spelled, t->blob, t->piece, scratch->data, scratch->len);
     if (id < 0) {

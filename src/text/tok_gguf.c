@@ -84,6 +84,9 @@ static enum qn_status put_merges(struct qn_tok *t, const struct qn_tok_gguf *src
             break;
         case QN_MERGE_NEVER:
             break; // text never makes a control token
+        case QN_MERGE_NO_MEMORY:
+            rc = no_memory(err);
+            break;
         case QN_MERGE_MISSING:
             rc = qn_fail(err, QN_E_FORMAT,
                          "tokenizer.ggml.merges[%zu]: \"%.*s\", expected two tokens that make a "

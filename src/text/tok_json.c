@@ -165,7 +165,12 @@ static enum qn_status put_merges(struct qn_tok *t, const json_t *merges, struct 
             rc = qn_fail(err, QN_E_FORMAT, "merges[%zu]: expected two texts", i);
             break;
         }
-        if (qn_tok_find_merge(t, left, n_left, right, n_right, &m, &scratch) != QN_MERGE_FOUND) {
+        enum qn_tok_found found = qn_tok_find_merge(t, left, n_left, right, n_right, &m, &scratch);
+        if (found == QN_MERGE_NO_MEMORY) {
+            rc = qn_fail(err, QN_E_NOMEM, "could not allocate the merges");
+            break;
+        }
+        if (found != QN_MERGE_FOUND) {
             rc = qn_fail(err, QN_E_FORMAT,
                          "merges[%zu]: \"%.64s\" and \"%.64s\", expected two texts of the "
                          "vocabulary that make a third",
