@@ -13,12 +13,14 @@
 #include "kernels/vec_math.h"
 
 enum {
-    CHUNK = 16,       ///< tokens scored together; divides every block
-    NV = CHUNK / VW,  ///< vectors of a chunk, and of the widest value tile
-    TILE = 12,        ///< rows that share one pass over K and V
-    VALUE_KEYS = 64,  ///< keys whose V rows are used for all of head_dim before the next
-    DIM_MULTIPLE = 8, ///< head_dim is a multiple of it
-    LAST_V = DIM_MULTIPLE / VW
+    CHUNK = 16,                ///< tokens scored together; divides every block
+    NV = CHUNK / VW,           ///< vectors of a chunk
+    TILE = 12,                 ///< rows that share one pass over K and V
+    VALUE_KEYS = 64,           ///< keys whose V rows are used for all of head_dim before the next
+    MAX_V = VW == 16 ? 2 : NV, ///< vectors of the widest value tile
+    DIM_MULTIPLE = VW == 16 ? 16 : 8, ///< head_dim is a multiple of it
+    LAST_V = DIM_MULTIPLE / VW,       ///< vectors of the last value tile
+    MAX_ROWS = VW == 16 ? TILE : 6    ///< rows of one register tile
 };
 
 struct tile {
@@ -88,7 +90,7 @@ QN_INLINE void value_rows(struct tile *t, enum qn_kv_type type, const size_t R, 
                           size_t n)
 {
     const float *p[TILE];
-    vf acc[TILE][NV];
+    vf acc[TILE][MAX_V];
     QN_UNROLL
     for (size_t r = 0; r < R; r++) {
         p[r] = t->s[i + r] + j;
@@ -98,7 +100,7 @@ QN_INLINE void value_rows(struct tile *t, enum qn_kv_type type, const size_t R, 
         }
     }
     for (size_t k = 0; k < n; k++) {
-        vf vv[NV];
+        vf vv[MAX_V];
         QN_UNROLL
         for (size_t u = 0; u < N; u++) {
             vv[u] = kv_load(v, k * head_dim + d + u * VW, type);
@@ -125,7 +127,10 @@ QN_INLINE void value_rows(struct tile *t, enum qn_kv_type type, const size_t R, 
 #define FOR_ROWS(t, i, body)                                                                       \
     for (size_t i = 0, left = (t)->n; left > 0;) {                                                 \
         size_t step;                                                                               \
-        if (left >= 6) {                                                                           \
+        if (MAX_ROWS > 6 && left >= MAX_ROWS) {                                                    \
+            body(MAX_ROWS);                                                                        \
+            step = MAX_ROWS;                                                                       \
+        } else if (left >= 6) {                                                                    \
             body(6);                                                                               \
             step = 6;                                                                              \
         } else if (left >= 4) {                                                                    \
@@ -219,8 +224,8 @@ QN_INLINE void tile_values(struct tile *t, const struct qn_attn_args *a, enum qn
         const unsigned char *v = qn_attn_head_base(a->kv, a->blocks, s0 + j, kvh, kv_elem(type)) +
                                  (bt + (s0 + j) % bt) * hd * kv_elem(type);
         size_t d = 0;
-        for (; d + CHUNK <= hd; d += CHUNK) {
-#define VALUE(R) value_rows(t, type, R, NV, i, v, hd, d, j, end - j)
+        for (; d + MAX_V * VW <= hd; d += MAX_V * VW) {
+#define VALUE(R) value_rows(t, type, R, MAX_V, i, v, hd, d, j, end - j)
             FOR_ROWS(t, i, VALUE)
 #undef VALUE
         }

@@ -3,7 +3,9 @@
 list(APPEND kernels_sources attn.c ops.c rope.c generic/attn.c generic/ops.c)
 if(kernels_arch STREQUAL "x86")
     qn_isa(FLAGS "-O2 -mavx2 -mfma" SOURCES x86/attn_avx2.c x86/ops_avx2.c)
-    list(APPEND kernels_sources x86/attn_avx2.c x86/ops_avx2.c)
+    qn_isa(FLAGS "-O2 -mavx2 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq"
+        SOURCES x86/attn_avx512.c x86/ops_avx512.c)
+    list(APPEND kernels_sources x86/attn_avx2.c x86/ops_avx2.c x86/attn_avx512.c x86/ops_avx512.c)
 elseif(kernels_arch STREQUAL "arm")
     set(ops_neon_flags "-O2 -march=armv8-a")
     if(CMAKE_C_COMPILER_ID STREQUAL "GNU")

@@ -102,11 +102,6 @@ static inline vm v_le(vf a, vf b)
     return vcleq_f32(a, b);
 }
 
-static inline vm v_eq(vf a, vf b)
-{
-    return vceqq_f32(a, b);
-}
-
 static inline vm v_and(vm a, vm b)
 {
     return vandq_u32(a, b);
@@ -116,11 +111,6 @@ static inline vm v_and(vm a, vm b)
 static inline vf v_select(vm m, vf a, vf b)
 {
     return vbslq_f32(m, a, b);
-}
-
-static inline int v_any(vm m)
-{
-    return vmaxvq_u32(m) != 0;
 }
 
 /// 0, 1, …, VW - 1

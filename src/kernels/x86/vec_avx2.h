@@ -104,11 +104,6 @@ static inline vm v_le(vf a, vf b)
     return _mm256_cmp_ps(a, b, _CMP_LE_OQ);
 }
 
-static inline vm v_eq(vf a, vf b)
-{
-    return _mm256_cmp_ps(a, b, _CMP_EQ_OQ);
-}
-
 static inline vm v_and(vm a, vm b)
 {
     return _mm256_and_ps(a, b);
@@ -118,11 +113,6 @@ static inline vm v_and(vm a, vm b)
 static inline vf v_select(vm m, vf a, vf b)
 {
     return _mm256_blendv_ps(b, a, m);
-}
-
-static inline int v_any(vm m)
-{
-    return _mm256_movemask_ps(m) != 0;
 }
 
 /// 0, 1, …, VW - 1
