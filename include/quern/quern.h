@@ -151,7 +151,7 @@ QUERN_API enum quern_status quern_engine_new(struct quern_model *model,
                                              const struct quern_engine_options *options,
                                              struct quern_engine **out_engine,
                                              struct quern_error *err);
-/// Stops after the running step; unread requests end as aborted and must still be freed first.
+/// Stops after the running step. Every request must have been freed before.
 QUERN_API void quern_engine_free(struct quern_engine *engine); // takes NULL
 
 struct quern_sampling {
@@ -237,7 +237,8 @@ struct quern_delta {
 };
 /// Fills `out` for the next choice with news; false when there is none left.
 QUERN_API bool quern_request_read(struct quern_request *request, struct quern_delta *out);
-QUERN_API bool quern_request_finished(const struct quern_request *request); ///< all choices
+/// Every choice has ended and its end has been read.
+QUERN_API bool quern_request_finished(const struct quern_request *request);
 QUERN_API void *quern_request_user(const struct quern_request *request);
 /// Logprobs of the prompt, [n_prompt][1 + k], row 0 unset (id -1); NULL until known.
 QUERN_API const struct quern_logprob *
