@@ -1,9 +1,86 @@
 #include "base/json.h"
 
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+
+// jansson's lexer ignores a failed allocation of its buffer and then reads past it. While it
+// parses, such a failure therefore jumps out of it, and what it had allocated is released from this
+// list.
+struct watch {
+    void **p;
+    size_t n, cap;
+    jmp_buf env;
+};
+
+static _Thread_local struct watch *t_watch;
+
+static void *json_alloc(size_t n_bytes)
+{
+    struct watch *w = t_watch;
+    if (w == NULL) {
+        return malloc(n_bytes);
+    }
+    if (w->n == w->cap) {
+        size_t cap = w->cap == 0 ? 64 : w->cap * 2;
+        void **list = realloc(w->p, cap * sizeof *list);
+        if (list == NULL) {
+            longjmp(w->env, 1);
+        }
+        w->p = list;
+        w->cap = cap;
+    }
+    void *p = malloc(n_bytes);
+    if (p == NULL) {
+        longjmp(w->env, 1);
+    }
+    w->p[w->n++] = p;
+    return p;
+}
+
+// Searches backwards: what is freed while parsing (a key, a buffer) is as old as the value behind
+// it is long.
+static void json_release(void *p)
+{
+    struct watch *w = t_watch;
+    for (size_t i = w != NULL ? w->n : 0; i-- > 0;) {
+        if (w->p[i] == p) {
+            w->p[i] = NULL;
+            break;
+        }
+    }
+    while (w != NULL && w->n > 0 && w->p[w->n - 1] == NULL) {
+        w->n--;
+    }
+    free(p);
+}
+
+__attribute__((constructor)) static void hook_allocations(void) // before there are threads
+{
+    json_set_alloc_funcs(json_alloc, json_release);
+}
+
+// NULL with *out_no_memory set, or NULL with je, or the value.
+static json_t *load_watched(const char *text, size_t n, json_error_t *je, bool *out_no_memory)
+{
+    struct watch w = {0};
+    json_t *volatile v = NULL;
+    *out_no_memory = false;
+    t_watch = &w;
+    if (setjmp(w.env) == 0) {
+        v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, je);
+    } else {
+        for (size_t i = 0; i < w.n; i++) {
+            free(w.p[i]);
+        }
+        *out_no_memory = true;
+    }
+    t_watch = NULL;
+    free(w.p);
+    return v;
+}
 
 // jansson's own depth limit is a compile-time constant; check ours before parsing, in linear time.
 static bool depth_ok(const char *text, size_t n, unsigned max_depth)
@@ -103,10 +180,11 @@ enum qn_status qn_json_parse(const char *text, size_t n, unsigned max_depth, jso
         n += 2 * n_big;
     }
     json_error_t je;
-    json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
+    bool no_memory;
+    json_t *v = load_watched(text, n, &je, &no_memory);
     free(wide);
     if (v == NULL) {
-        if (je.text[0] == '\0' || json_error_code(&je) == json_error_out_of_memory) {
+        if (no_memory) {
             return qn_fail(err, QN_E_NOMEM, "could not allocate memory for JSON");
         }
         return qn_fail(err, QN_E_FORMAT, "invalid JSON at line %d column %d: %s", je.line,

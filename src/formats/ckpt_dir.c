@@ -25,6 +25,7 @@ static enum qn_status look(const char *dir, const char *name, bool *out_found, c
                            struct qn_err *err)
 {
     char *path = qn_path_join(dir, name);
+    *out_found = false;
     if (path == NULL) {
         return no_memory(err, "a path");
     }

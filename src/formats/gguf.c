@@ -91,7 +91,7 @@ static enum qn_status take(struct parse *p, void *out, size_t n, const char *wha
 // Length of a string, checked against the limit and the file; the bytes follow at p->at.
 static enum qn_status take_len(struct parse *p, uint64_t limit, size_t *out, const char *what)
 {
-    uint64_t n;
+    uint64_t n = 0;
     enum qn_status rc = take(p, &n, sizeof n, what);
     if (rc != QN_OK) {
         return rc;
@@ -112,7 +112,7 @@ static enum qn_status take_len(struct parse *p, uint64_t limit, size_t *out, con
 static enum qn_status take_string(struct parse *p, uint64_t limit, const char **out, size_t *out_n,
                                   const char *what)
 {
-    size_t n;
+    size_t n = 0;
     enum qn_status rc = take_len(p, limit, &n, what);
     if (rc != QN_OK) {
         return rc;
@@ -132,7 +132,7 @@ static enum qn_status take_name(struct parse *p, uint64_t limit, struct qn_strma
                                 uint32_t value, const char **out, const char *what)
 {
     const char *s;
-    size_t n;
+    size_t n = 0;
     enum qn_status rc = take_string(p, limit, &s, &n, what);
     if (rc != QN_OK) {
         return rc;
@@ -236,8 +236,8 @@ static enum qn_status copy_array(struct parse *p, struct qn_gguf_kv *kv, size_t 
 
 static enum qn_status take_array(struct parse *p, struct qn_gguf_kv *kv)
 {
-    int32_t elem;
-    uint64_t n;
+    int32_t elem = 0;
+    uint64_t n = 0;
     enum qn_status rc;
     if ((rc = take(p, &elem, sizeof elem, "element type")) != QN_OK ||
         (rc = check_type(p, elem, "element type")) != QN_OK ||
@@ -266,7 +266,7 @@ static enum qn_status take_array(struct parse *p, struct qn_gguf_kv *kv)
         return no_memory(p, "the offsets of an array");
     }
     for (size_t i = 0; i < kv->n; i++) {
-        size_t len;
+        size_t len = 0;
         offset[i] = p->at - start;
         rc = take_len(p, MAX_STRING, &len, "string");
         if (rc != QN_OK) {
@@ -282,7 +282,7 @@ static enum qn_status take_array(struct parse *p, struct qn_gguf_kv *kv)
 static enum qn_status take_kv(struct parse *p, size_t i)
 {
     struct qn_gguf_kv *kv = &p->g->kv[i];
-    int32_t type;
+    int32_t type = 0;
     enum qn_status rc = take_name(p, MAX_KEY, &p->g->keys, (uint32_t)i, &kv->key, "key");
     if (rc != QN_OK) {
         return rc;
@@ -301,7 +301,7 @@ static enum qn_status take_kv(struct parse *p, size_t i)
 
 static enum qn_status take_dims(struct parse *p, struct qn_tensor *t)
 {
-    uint32_t n_dims;
+    uint32_t n_dims = 0;
     enum qn_status rc = take(p, &n_dims, sizeof n_dims, "number of dimensions");
     if (rc != QN_OK) {
         return rc;
@@ -312,7 +312,7 @@ static enum qn_status take_dims(struct parse *p, struct qn_tensor *t)
     }
     t->rank = n_dims;
     for (unsigned i = 0; i < n_dims; i++) {
-        int64_t d;
+        int64_t d = 0;
         if ((rc = take(p, &d, sizeof d, "dimension")) != QN_OK) {
             return rc;
         }
@@ -327,7 +327,7 @@ static enum qn_status take_dims(struct parse *p, struct qn_tensor *t)
 
 static enum qn_status take_tensor_type(struct parse *p, struct qn_tensor *t)
 {
-    int32_t id;
+    int32_t id = 0;
     enum qn_status rc = take(p, &id, sizeof id, "type");
     if (rc != QN_OK) {
         return rc;
@@ -449,7 +449,7 @@ static enum qn_status check_vocabulary(struct parse *p)
 static enum qn_status take_counts(struct parse *p, uint64_t *n_tensors, uint64_t *n_kv)
 {
     unsigned char magic[4];
-    uint32_t version;
+    uint32_t version = 0;
     enum qn_status rc = take(p, magic, sizeof magic, "magic");
     if (rc != QN_OK) {
         return rc;

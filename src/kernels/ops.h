@@ -14,8 +14,8 @@
 /// @param[in]  x     [rows][ldx] f32; NaN and inf propagate.
 /// @param[in]  w     [dim] f32 or NULL (weightless); Gemma's 1 + w is folded in at load.
 /// @param      eps   > 0, config key rms_norm_eps.
-/// Within 16 ulp of generic. Source: arXiv:1910.07467; eps inside the root as in Hugging Face
-/// LlamaRMSNorm.
+/// The sum of squares must be within f32. Within 16 ulp of generic. Source: arXiv:1910.07467; eps
+/// inside the root as in Hugging Face LlamaRMSNorm.
 typedef void qn_rmsnorm_fn(float *y, size_t ldy, const float *x, size_t ldx, const float *w,
                            size_t rows, size_t dim, float eps);
 
@@ -26,7 +26,8 @@ typedef void qn_rmsnorm_fn(float *y, size_t ldy, const float *x, size_t ldx, con
 typedef void qn_rope_fn(float *x, size_t n_heads, size_t head_dim, size_t n_pairs,
                         size_t pair_distance, const float *cos_t, const float *sin_t);
 
-/// y = act(gate) * up; rows of dim. y may be gate or up.
+/// y = act(gate) * up. y may be gate or up. NaN and inf propagate.
+/// silu(x) = x / (1 + e^-x); gelu_tanh(x) = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 typedef void qn_glu_fn(float *y, const float *gate, const float *up, size_t n);
 
 /// y += x * s
@@ -36,11 +37,13 @@ typedef void qn_scale_fn(float *x, float s, size_t n);
 /// x = c * tanh(x / c)
 typedef void qn_softcap_fn(float *x, float c, size_t n);
 
-/// Largest value and its lowest index; NaN never wins unless all are NaN (then index 0).
+/// Largest of n >= 1 values and its lowest index; NaN never wins unless all are NaN (then index 0).
 typedef void qn_argmax_fn(const float *x, size_t n, float *out_max, size_t *out_index);
-/// log(sum(exp(x))), stable; double accumulator in fixed order.
+/// log(sum(exp(x))), stable; terms within 2 ulp, summed in a fixed order, in double above a block.
+/// NaN when a value is; else +inf when one is, -inf when all are.
 typedef float qn_logsumexp_fn(const float *x, size_t n);
-/// In place softmax of x * inv_temperature.
+/// In place softmax of x * inv_temperature (> 0, finite). Terms below e^-87 of the largest are
+/// exactly 0 (generic: those that f32 cannot hold). x holds no NaN, no +inf, and not only -inf.
 typedef void qn_softmax_fn(float *x, size_t n, float inv_temperature);
 
 struct qn_ops {

@@ -14,6 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/// The letter that stands for a blank in the byte-fallback family.
+#define QN_TOK_BLANK "\xE2\x96\x81" // U+2581
+
 /// Inside of the tokenizer, shared by the files src/text/tok_*.c alone.
 
 enum {
@@ -28,12 +31,13 @@ enum {
 
 /// What is known of an id.
 enum {
-    QN_TF_USED = 1,    ///< it has a text
-    QN_TF_MODEL = 2,   ///< in the BPE vocabulary, so merges can make it
-    QN_TF_ADDED = 4,   ///< matched in text before BPE
-    QN_TF_SPECIAL = 8, ///< left out of a decode that skips special tokens
-    QN_TF_BYTE = 16,   ///< <0xHH> of the byte-fallback family
-    QN_TF_DUP = 32     ///< to qn_tok_put: its text may be another id's too, the last one counts
+    QN_TF_USED = 1,      ///< it has a text
+    QN_TF_MODEL = 2,     ///< in the BPE vocabulary, so merges can make it
+    QN_TF_ADDED = 4,     ///< matched in text before BPE
+    QN_TF_SPECIAL = 8,   ///< left out of a decode that skips special tokens
+    QN_TF_BYTE = 16,     ///< <0xHH> of the byte-fallback family
+    QN_TF_FOUND_AS = 64, ///< bytes[id] holds the text it is found as, which decoding starts from
+    QN_TF_DUP = 32       ///< to qn_tok_put: its text may be another id's too, the last one counts
 };
 
 enum qn_tok_decoder {
@@ -66,6 +70,8 @@ struct qn_tok {
     int32_t ascii_sym[128]; ///< symbol of a character below 128, -1: none
     atomic_uchar
         *whole;      ///< [n_syms] does BPE make the key this one symbol? 0 not known, 1 no, 2 yes
+    bool cuts;       ///< pieces may be cut before U+2581 where no token spans the place
+    bool joins[256]; ///< is there a token with this byte before a U+2581?
     uint8_t *uclass; ///< classes of code points (uclass.h)
 
     struct qn_tok_norm norm;
@@ -107,7 +113,8 @@ enum qn_status qn_tok_make_bytes(struct qn_tok *t, const struct qn_tok_replace *
 enum qn_tok_found {
     QN_MERGE_FOUND,
     QN_MERGE_MISSING, ///< one of them, or both together, is no token
-    QN_MERGE_NEVER    ///< one of them is a token that BPE does not make
+    QN_MERGE_NEVER,   ///< one of them is a token that BPE does not make
+    QN_MERGE_NO_MEMORY
 };
 enum qn_tok_found qn_tok_find_merge(const struct qn_tok *t, const char *left, size_t n_left,
                                     const char *right, size_t n_right, struct qn_tok_merge *out,
@@ -125,7 +132,7 @@ int qn_tok_byte_value(const char *text, size_t n);
 struct qn_tok_scratch {
     struct qn_tok_sym *syms;
     size_t syms_cap;
-    struct qn_tok_cand *heap;
+    uint64_t *heap;
     size_t heap_n, heap_cap;
 };
 void qn_tok_scratch_done(struct qn_tok_scratch *s);

@@ -138,6 +138,24 @@ static enum qn_status letter_keys(struct qn_tok *t, struct qn_err *err)
     return rc;
 }
 
+/// Where no token reaches across the start of a word, words can be encoded one by one. Unknown
+/// characters must not fuse across it either: all bytes have a token.
+static void find_cuts(struct qn_tok *t)
+{
+    t->cuts = !t->byte_level && !t->ignore_merges && t->byte_fallback;
+    for (unsigned b = 0; b < 256; b++) {
+        t->cuts = t->cuts && t->byte_id[b] >= 0;
+    }
+    for (size_t i = 0; i < t->n_syms && t->cuts; i++) {
+        const char *p = t->blob + t->key[i].off;
+        for (size_t k = 1; (t->flags[i] & QN_TF_MODEL) && k + 3 <= t->key[i].len; k++) {
+            if (memcmp(p + k, QN_TOK_BLANK, 3) == 0) {
+                t->joins[(unsigned char)p[k - 1]] = true;
+            }
+        }
+    }
+}
+
 enum qn_status qn_tok_make_keys(struct qn_tok *t, struct qn_err *err)
 {
     enum qn_status rc = QN_OK;
@@ -175,6 +193,7 @@ enum qn_status qn_tok_make_keys(struct qn_tok *t, struct qn_err *err)
             }
         }
     }
+    find_cuts(t);
     return QN_OK;
 }
 
@@ -184,10 +203,12 @@ enum qn_tok_found qn_tok_find_merge(const struct qn_tok *t, const char *left, si
 {
     int32_t l = qn_tok_keys_get(&t->spelled, t->blob, t->piece, left, n_left);
     int32_t r = qn_tok_keys_get(&t->spelled, t->blob, t->piece, right, n_right);
-    qn_buf_clear(scratch);
-    if (l < 0 || r < 0 || !qn_buf_add(scratch, left, n_left) ||
-        !qn_buf_add(scratch, right, n_right)) {
+    if (l < 0 || r < 0) {
         return QN_MERGE_MISSING;
+    }
+    qn_buf_clear(scratch);
+    if (!qn_buf_add(scratch, left, n_left) || !qn_buf_add(scratch, right, n_right)) {
+        return QN_MERGE_NO_MEMORY;
     }
     int32_t id = qn_tok_keys_get(&t->spelled, t->blob, t->piece, scratch->data, scratch->len);
     if (id < 0) {
@@ -267,7 +288,7 @@ enum qn_status qn_tok_make_bytes(struct qn_tok *t, const struct qn_tok_replace *
         if (!(t->flags[i] & QN_TF_USED)) {
             continue;
         }
-        struct qn_tok_span s = t->piece[i];
+        struct qn_tok_span s = t->flags[i] & QN_TF_FOUND_AS ? t->bytes[i] : t->piece[i];
         bool is_byte;
         if (!decoded(t, t->blob + s.off, s.len, replace, n_replace, bufs, &is_byte)) {
             rc = qn_fail(err, QN_E_NOMEM, "could not allocate token texts");

@@ -11,6 +11,10 @@
 #include "text/tok.h"
 #include "text/tok_fixture.h"
 
+#define BLANK_AB                                                                                   \
+    "\xE2\x96\x81"                                                                                 \
+    "ab"
+
 static void put(json_t *vocab, const char *text, int id)
 {
     assert_int_equal(json_object_set_new(vocab, text, json_integer(id)), 0);
@@ -73,16 +77,8 @@ void qn_fixture_tb_pattern(json_t *root, const char *pattern)
 json_t *qn_fixture_ts(void)
 {
     static const char *const first[] = {"<pad>", "<eos>", "<bos>", "<unk>"};
-    static const char *const last[] = {"\xE2\x96\x81",
-                                       "a",
-                                       "b",
-                                       "c",
-                                       "ab",
-                                       "\xE2\x96\x81"
-                                       "ab",
-                                       "\n",
-                                       "\xE2\x96\x81\xE2\x96\x81",
-                                       "e"};
+    static const char *const last[] = {
+        "\xE2\x96\x81", "a", "b", "c", "ab", BLANK_AB, "\n", "\xE2\x96\x81\xE2\x96\x81", "e"};
     json_t *vocab = json_object(), *added = json_array();
     for (int i = 0; i < 4; i++) {
         put(vocab, first[i], i);

@@ -14,8 +14,6 @@ enum {
     TYPE_BYTE
 };
 
-#define BLANK_LETTER "\xE2\x96\x81" // U+2581
-
 static enum qn_status no_memory(struct qn_err *err)
 {
     return qn_fail(err, QN_E_NOMEM, "could not allocate the tokenizer");
@@ -86,6 +84,9 @@ static enum qn_status put_merges(struct qn_tok *t, const struct qn_tok_gguf *src
             break;
         case QN_MERGE_NEVER:
             break; // text never makes a control token
+        case QN_MERGE_NO_MEMORY:
+            rc = no_memory(err);
+            break;
         case QN_MERGE_MISSING:
             rc = qn_fail(err, QN_E_FORMAT,
                          "tokenizer.ggml.merges[%zu]: \"%.*s\", expected two tokens that make a "
@@ -161,10 +162,10 @@ static enum qn_status blank_family(struct qn_tok *t, const struct qn_tok_gguf *s
     t->decoder = QN_TD_FALLBACK;
     t->strip_blank = prefix;
     if (prefix) {
-        rc = qn_tok_norm_add(&t->norm, QN_NORM_PREPEND, "", 0, BLANK_LETTER, 3, err);
+        rc = qn_tok_norm_add(&t->norm, QN_NORM_PREPEND, "", 0, QN_TOK_BLANK, 3, err);
     }
     if (rc == QN_OK) {
-        rc = qn_tok_norm_add(&t->norm, QN_NORM_REPLACE, " ", 1, BLANK_LETTER, 3, err);
+        rc = qn_tok_norm_add(&t->norm, QN_NORM_REPLACE, " ", 1, QN_TOK_BLANK, 3, err);
     }
     if (rc == QN_OK && scored) {
         rc = make_scored(t, src, err);
@@ -172,7 +173,7 @@ static enum qn_status blank_family(struct qn_tok *t, const struct qn_tok_gguf *s
         rc = qn_tok_make_keys(t, err);
     }
     if (rc == QN_OK) {
-        const struct qn_tok_replace blank = {BLANK_LETTER, " ", 3, 1};
+        const struct qn_tok_replace blank = {QN_TOK_BLANK, " ", 3, 1};
         rc = qn_tok_make_bytes(t, &blank, 1, err);
     }
     return rc;
@@ -203,7 +204,7 @@ static enum qn_status use_ids(struct qn_tok *t, const struct qn_tok_gguf *src, s
         t->stops[t->n_stops++] = t->eos;
     }
     for (size_t i = 0; i < src->n_more_eos; i++) {
-        int32_t id;
+        int32_t id = -1;
         rc = id_key(t, "end-of-turn token id", src->more_eos[i], &id, err);
         if (rc != QN_OK) {
             return rc;

@@ -165,7 +165,12 @@ static enum qn_status put_merges(struct qn_tok *t, const json_t *merges, struct 
             rc = qn_fail(err, QN_E_FORMAT, "merges[%zu]: expected two texts", i);
             break;
         }
-        if (qn_tok_find_merge(t, left, n_left, right, n_right, &m, &scratch) != QN_MERGE_FOUND) {
+        enum qn_tok_found found = qn_tok_find_merge(t, left, n_left, right, n_right, &m, &scratch);
+        if (found == QN_MERGE_NO_MEMORY) {
+            rc = qn_fail(err, QN_E_NOMEM, "could not allocate the merges");
+            break;
+        }
+        if (found != QN_MERGE_FOUND) {
             rc = qn_fail(err, QN_E_FORMAT,
                          "merges[%zu]: \"%.64s\" and \"%.64s\", expected two texts of the "
                          "vocabulary that make a third",
@@ -213,8 +218,12 @@ static enum qn_status put_added(struct qn_tok *t, const json_t *added, struct qn
             rc = qn_tok_put(t, id, text.p, text.n,
                             QN_TF_ADDED | (flags & QN_TA_SPECIAL ? QN_TF_SPECIAL : 0u), err);
         }
-        if (rc == QN_OK && normalized) {
+        if (rc == QN_OK && normalized && t->norm.n > 0) {
             rc = qn_tok_norm_text(&t->norm, &run, text, &text, err);
+            if (rc == QN_OK) { // the reference decodes such a token as it is found
+                rc = qn_tok_put_text(t, text.p, text.n, &t->bytes[id], err);
+                t->flags[id] |= QN_TF_FOUND_AS;
+            }
         }
         if (rc == QN_OK) {
             rc = qn_tok_added_put(normalized ? &t->added_norm : &t->added, text.p, text.n, id,

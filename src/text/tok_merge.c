@@ -18,12 +18,6 @@ struct qn_tok_sym {
     uint32_t len;       // 0: merged into its left neighbour
 };
 
-struct qn_tok_cand {
-    uint32_t rank, left;               // order: rank, then position
-    uint32_t left_id, right_id, right; // still right only while both symbols are unchanged
-    int32_t id;
-};
-
 void qn_tok_scratch_done(struct qn_tok_scratch *s)
 {
     free(s->syms);
@@ -161,16 +155,13 @@ static size_t merge_small(const struct qn_tok *t, struct qn_tok_sym *syms, size_
     }
 }
 
-static bool cand_before(const struct qn_tok_cand *a, const struct qn_tok_cand *b)
-{
-    return a->rank != b->rank ? a->rank < b->rank : a->left < b->left;
-}
+// A candidate is rank << 32 | position of its left symbol, so that the smallest comes next.
 
-static bool heap_push(struct qn_tok_scratch *s, struct qn_tok_cand c)
+static bool heap_push(struct qn_tok_scratch *s, uint64_t c)
 {
     if (s->heap_n == s->heap_cap) {
         size_t cap = s->heap_cap == 0 ? 256 : 2 * s->heap_cap;
-        struct qn_tok_cand *p = realloc(s->heap, cap * sizeof *p);
+        uint64_t *p = realloc(s->heap, cap * sizeof *p);
         if (p == NULL) {
             return false;
         }
@@ -178,7 +169,7 @@ static bool heap_push(struct qn_tok_scratch *s, struct qn_tok_cand c)
         s->heap_cap = cap;
     }
     size_t i = s->heap_n++;
-    while (i > 0 && cand_before(&c, &s->heap[(i - 1) / 2])) {
+    while (i > 0 && c < s->heap[(i - 1) / 2]) {
         s->heap[i] = s->heap[(i - 1) / 2];
         i = (i - 1) / 2;
     }
@@ -186,19 +177,19 @@ static bool heap_push(struct qn_tok_scratch *s, struct qn_tok_cand c)
     return true;
 }
 
-static struct qn_tok_cand heap_pop(struct qn_tok_scratch *s)
+static uint64_t heap_pop(struct qn_tok_scratch *s)
 {
-    struct qn_tok_cand top = s->heap[0], last = s->heap[--s->heap_n];
+    uint64_t top = s->heap[0], last = s->heap[--s->heap_n];
     size_t i = 0;
     for (;;) {
         size_t child = 2 * i + 1;
         if (child >= s->heap_n) {
             break;
         }
-        if (child + 1 < s->heap_n && cand_before(&s->heap[child + 1], &s->heap[child])) {
+        if (child + 1 < s->heap_n && s->heap[child + 1] < s->heap[child]) {
             child++;
         }
-        if (!cand_before(&s->heap[child], &last)) {
+        if (s->heap[child] >= last) {
             break;
         }
         s->heap[i] = s->heap[child];
@@ -215,14 +206,8 @@ static bool consider(const struct qn_tok *t, struct qn_tok_scratch *s, int32_t l
     if (left < 0 || right < 0) {
         return true;
     }
-    const struct qn_tok_sym *l = &s->syms[left], *r = &s->syms[right];
-    const struct qn_tok_merge *m = qn_tok_pairs_get(&t->pairs, l->id, r->id);
-    return m == NULL || heap_push(s, (struct qn_tok_cand){.rank = m->rank,
-                                                          .left = (uint32_t)left,
-                                                          .right = (uint32_t)right,
-                                                          .left_id = l->id,
-                                                          .right_id = r->id,
-                                                          .id = m->id});
+    const struct qn_tok_merge *m = qn_tok_pairs_get(&t->pairs, s->syms[left].id, s->syms[right].id);
+    return m == NULL || heap_push(s, (uint64_t)m->rank << 32 | (uint32_t)left);
 }
 
 /// Returns the number of symbols left, compacted; SIZE_MAX when memory ran out.
@@ -240,21 +225,25 @@ static size_t merge_large(const struct qn_tok *t, struct qn_tok_scratch *s, size
         }
     }
     while (s->heap_n > 0) {
-        struct qn_tok_cand c = heap_pop(s);
-        struct qn_tok_sym *l = &syms[c.left], *r = &syms[c.right];
-        if (l->len == 0 || r->len == 0 || l->next != (int32_t)c.right || l->id != c.left_id ||
-            r->id != c.right_id) {
+        uint64_t c = heap_pop(s);
+        int32_t left = (int32_t)(uint32_t)c;
+        struct qn_tok_sym *l = &syms[left];
+        if (l->len == 0 || l->next < 0) {
+            continue;
+        }
+        struct qn_tok_sym *r = &syms[l->next];
+        const struct qn_tok_merge *m = qn_tok_pairs_get(&t->pairs, l->id, r->id);
+        if (m == NULL || m->rank != (uint32_t)(c >> 32)) {
             continue; // one of the two has merged meanwhile
         }
-        l->id = (uint32_t)c.id;
+        l->id = (uint32_t)m->id;
         l->len += r->len;
         r->len = 0;
         l->next = r->next;
         if (r->next >= 0) {
-            syms[r->next].prev = (int32_t)c.left;
+            syms[r->next].prev = left;
         }
-        if (!consider(t, s, l->prev, (int32_t)c.left) ||
-            !consider(t, s, (int32_t)c.left, l->next)) {
+        if (!consider(t, s, l->prev, left) || !consider(t, s, left, l->next)) {
             return SIZE_MAX;
         }
     }

@@ -95,7 +95,19 @@ struct job {
 static enum qn_status encode_piece(void *arg, const char *text, size_t n, struct qn_err *err)
 {
     struct job *j = arg;
-    return qn_tok_bpe(j->t, &j->scratch, text, n, j->out, err);
+    const struct qn_tok *t = j->t;
+    enum qn_status rc = QN_OK;
+    size_t start = 0;
+    for (size_t i = 1; t->cuts && i < n && rc == QN_OK; i++) {
+        const char *hit = memchr(text + i, QN_TOK_BLANK[0], n - i);
+        i = hit == NULL ? n : (size_t)(hit - text);
+        if (n - i >= 3 && memcmp(text + i, QN_TOK_BLANK, 3) == 0 &&
+            !t->joins[(unsigned char)text[i - 1]]) {
+            rc = qn_tok_bpe(t, &j->scratch, text + start, i - start, j->out, err);
+            start = i;
+        }
+    }
+    return rc == QN_OK ? qn_tok_bpe(t, &j->scratch, text + start, n - start, j->out, err) : rc;
 }
 
 /// Text between two matches of tokens that are found before normalising.
