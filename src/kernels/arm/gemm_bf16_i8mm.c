@@ -1,6 +1,6 @@
-// bf16 x bf16 with BFMMLA: a pair of rows times a pair of channels over 4 inputs. For every M, since
-// BFMMLA's rounding (odd, denormals flushed) differs from that of FMA chains: one instruction, one
-// order, the same bits for a row alone and in a batch.
+// bf16 x bf16 with BFMMLA: a pair of rows times a pair of channels over 4 inputs. For every M,
+// since BFMMLA's rounding (odd, denormals flushed) differs from that of FMA chains: one
+// instruction, one order, the same bits for a row alone and in a batch.
 //
 // Panel of 8 outputs: [K / 4][8][4] bf16. Lhs, for each pair of rows: [K / 4][2][4] bf16. Tails are
 // zero.

@@ -1,6 +1,7 @@
 // GEMM with f32 accumulation on Armv8-A: activations f32 (or rounded to bf16), weights widened in
-// registers. Panel of 16 outputs, tile of 4 rows. Every output is one chain of fused multiply-adds
-// along K, so a row has the same bits whatever the tile.
+// registers. Panel of 16 outputs, tile of 4 rows. Every output is a chain of fused multiply-adds
+// along K, cut every 64 inputs (rounding errors of a long chain of equal signs add up) and at
+// groups; the pieces are added in order. A row has the same bits whatever the tile.
 #include "kernels/gemm.h"
 
 #ifndef __ARM_NEON
@@ -13,7 +14,11 @@
 
 #include "kernels/arm/gemm_arm.h"
 
-enum { NR = 16, MR = 4 };
+enum {
+    NR = 16,
+    MR = 4,
+    CHAIN = 64
+};
 
 // ---- panels -------------------------------------------------------------------------------------
 // F32 and BF16: [K][16]. Integer kinds, for each group: 16 scales, 16 minima if any, then [g][16]
@@ -169,12 +174,12 @@ ARM_INLINE void load_weights(float32x4_t w[4], const enum qn_wkind kind, const b
 ARM_INLINE void tile(float *out, const unsigned char *panel, const struct qn_wdesc *wd,
                      const enum qn_wkind kind, const bool has_min, const float *x, const int rows)
 {
-    float32x4_t acc[MR][4];
+    float32x4_t total[MR][4];
     ARM_UNROLL
     for (int r = 0; r < rows; r++) {
         ARM_UNROLL
         for (int j = 0; j < 4; j++) {
-            acc[r][j] = vdupq_n_f32(0);
+            total[r][j] = vdupq_n_f32(0);
         }
     }
     const bool grouped = kind == QN_W_I8 || kind == QN_W_I4;
@@ -193,15 +198,33 @@ ARM_INLINE void tile(float *out, const unsigned char *panel, const struct qn_wde
             }
             cells = (const uint8_t *)(s + NR * (has_min ? 2 : 1));
         }
-        for (size_t k = 0; k < g; k++) {
-            float32x4_t w[4];
-            load_weights(w, kind, has_min, cells, k, &sc);
+        for (size_t c0 = 0; c0 < g; c0 += CHAIN) {
+            const size_t c1 = g - c0 < CHAIN ? g : c0 + CHAIN;
+            float32x4_t acc[MR][4];
             ARM_UNROLL
             for (int r = 0; r < rows; r++) {
-                float32x4_t a = vld1q_dup_f32(x + (size_t)r * ldx + k0 + k);
                 ARM_UNROLL
                 for (int j = 0; j < 4; j++) {
-                    acc[r][j] = vfmaq_f32(acc[r][j], w[j], a);
+                    acc[r][j] = vdupq_n_f32(0);
+                }
+            }
+            for (size_t k = c0; k < c1; k++) {
+                float32x4_t w[4];
+                load_weights(w, kind, has_min, cells, k, &sc);
+                ARM_UNROLL
+                for (int r = 0; r < rows; r++) {
+                    float32x4_t a = vld1q_dup_f32(x + (size_t)r * ldx + k0 + k);
+                    ARM_UNROLL
+                    for (int j = 0; j < 4; j++) {
+                        acc[r][j] = vfmaq_f32(acc[r][j], w[j], a);
+                    }
+                }
+            }
+            ARM_UNROLL
+            for (int r = 0; r < rows; r++) {
+                ARM_UNROLL
+                for (int j = 0; j < 4; j++) {
+                    total[r][j] = vaddq_f32(total[r][j], acc[r][j]);
                 }
             }
         }
@@ -210,7 +233,7 @@ ARM_INLINE void tile(float *out, const unsigned char *panel, const struct qn_wde
     for (int r = 0; r < rows; r++) {
         ARM_UNROLL
         for (int j = 0; j < 4; j++) {
-            vst1q_f32(out + r * NR + 4 * j, acc[r][j]);
+            vst1q_f32(out + r * NR + 4 * j, total[r][j]);
         }
     }
 }

@@ -171,7 +171,8 @@ ARM_INLINE void group_dot(int32x4_t d[][2], const uint8_t *cells, const int8_t *
                           size_t n_steps, const int rows, const enum i8_mode mode);
 
 /// Two vectors (four channel pairs each) of the next 8 inputs, or of 16 for nibbles.
-ARM_INLINE void i8_unpack(int8x16_t *lo, int8x16_t *hi, const uint8_t *cells, const enum i8_mode mode)
+ARM_INLINE void i8_unpack(int8x16_t *lo, int8x16_t *hi, const uint8_t *cells,
+                          const enum i8_mode mode)
 {
     uint8x16_t b = vld1q_u8(cells);
     if (mode == I8_NIBBLE_X16) {
