@@ -64,6 +64,8 @@ def check_file(path, findings):
         if not m or module is None:
             continue
         target = m.group(1).split("/")
+        if m.group(1) == "quern/quern.h":
+            continue
         if len(target) < 2:
             findings.append(f'{path}:{number}: include "{m.group(1)}" is not written from src/')
             continue
