@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "text/tok_open.h"
 
 // Real vocabularies, from the folder QUERN_TEST_DATA (default ../shared/data): the strings that
@@ -97,6 +98,46 @@ static void test_vocab(void **state)
     qn_tok_free(t);
 }
 
+/// tokenizer.json with its tokenizer_config.json.
+static void test_real_configs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int32_t bos, eos, pad;
+        bool adds_bos;
+    } want[] = {{"llama3_1", 128000, 128009, -1, true},
+                {"qwen3", -1, 151645, 151643, false},
+                {"gptoss", 199998, 200002, 199999, false},
+                {"gemma3", 2, 106, 0, true}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        char name[128], path[1024];
+        size_t n;
+        char *text;
+        json_t *config = NULL;
+        struct qn_tok *t = NULL;
+        struct qn_err err = {0};
+        snprintf(name, sizeof name, "tokenizers/%s/tokenizer_config.json", want[i].name);
+        data_path(path, sizeof path, name);
+        assert_int_equal(qn_json_read(path, 1u << 24, 64, &config, &err), QN_OK);
+        snprintf(name, sizeof name, "tokenizers/%s/tokenizer.json", want[i].name);
+        data_path(path, sizeof path, name);
+        assert_int_equal(qn_file_read(path, 1u << 28, &text, &n, &err), QN_OK);
+        uint64_t start = qn_clock_ns();
+        if (qn_tok_from_json(text, n, config, &t, &err) != QN_OK) {
+            fail_msg("%s: %s", want[i].name, err.msg);
+        }
+        print_message("%s: %.0f ms to load\n", want[i].name, (double)(qn_clock_ns() - start) / 1e6);
+        assert_int_equal(qn_tok_bos(t), want[i].bos);
+        assert_int_equal(qn_tok_eos(t), want[i].eos);
+        assert_int_equal(qn_tok_pad(t), want[i].pad);
+        assert_int_equal(qn_tok_adds_bos(t), want[i].adds_bos);
+        qn_tok_free(t);
+        json_decref(config);
+        free(text);
+    }
+}
+
 static void test_speed_on_english(void **state)
 {
     (void)state;
@@ -139,6 +180,7 @@ int main(void)
         VOCAB("llama-spm"),
         VOCAB("qwen2"),
         VOCAB("gemma-4"),
+        cmocka_unit_test(test_real_configs),
         cmocka_unit_test(test_speed_on_english),
     };
     return cmocka_run_group_tests_name("tok_vocab", tests, NULL, NULL);
