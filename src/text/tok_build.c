@@ -22,8 +22,10 @@ struct qn_tok *qn_tok_alloc(size_t n_ids)
     t->bytes = calloc(n, sizeof *t->bytes);
     t->flags = calloc(n, 1);
     t->uclass = malloc(QN_UC_FLAT);
-    if (t->piece == NULL || t->bytes == NULL || t->flags == NULL || t->uclass == NULL ||
-        !qn_tok_keys_init(&t->spelled, n_ids)) {
+    t->blob_cap = 1 << 12; // never NULL, so that an empty text has a place too
+    t->blob = malloc(t->blob_cap);
+    if (t->blob == NULL || t->piece == NULL || t->bytes == NULL || t->flags == NULL ||
+        t->uclass == NULL || !qn_tok_keys_init(&t->spelled, n_ids)) {
         qn_tok_free(t);
         return NULL;
     }
@@ -63,7 +65,7 @@ enum qn_status qn_tok_put_text(struct qn_tok *t, const char *text, size_t n,
                        QN_TOK_MAX_BLOB);
     }
     if (t->blob_n + n > t->blob_cap) {
-        size_t cap = t->blob_cap == 0 ? 1 << 16 : 2 * t->blob_cap;
+        size_t cap = 2 * t->blob_cap;
         cap = cap < t->blob_n + n ? t->blob_n + n : cap;
         char *blob = realloc(t->blob, cap);
         if (blob == NULL) {

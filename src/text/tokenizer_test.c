@@ -174,6 +174,27 @@ static void test_broken_files_are_named(void **state)
     assert_int_equal(qn_tok_from_json("{\"model\":", 9, NULL, &t, NULL), QN_E_FORMAT);
 }
 
+static void test_empty_vocabularies(void **state)
+{
+    (void)state;
+    static const char *const files[] = {
+        "{\"model\":{\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"Fuse\"}}",
+        "{\"model\":{\"vocab\":{\"\":0},\"merges\":[]},\"decoder\":{\"type\":\"Fuse\"}}"};
+    for (size_t i = 0; i < 2; i++) {
+        struct qn_tok *t = NULL;
+        struct qn_err err = {0};
+        if (qn_tok_from_json(files[i], strlen(files[i]), NULL, &t, &err) != QN_OK) {
+            fail_msg("%s", err.msg);
+        }
+        struct qn_ids ids = {0};
+        assert_int_equal(qn_tok_encode(t, "ab", 2, NULL, 3, &ids, NULL), QN_OK);
+        assert_int_equal(ids.n, 0); // what has no token and no stand-in is dropped
+        assert_int_equal(qn_tok_n_tokens(t), i);
+        qn_ids_done(&ids);
+        qn_tok_free(t);
+    }
+}
+
 static void test_TOK_05_content_matches_no_special_token(void **state)
 {
     (void)state;
@@ -549,6 +570,7 @@ int main(void)
         cmocka_unit_test(test_TOK_03_byte_fallback),
         cmocka_unit_test(test_TOK_04_unknown_kinds_refused),
         cmocka_unit_test(test_broken_files_are_named),
+        cmocka_unit_test(test_empty_vocabularies),
         cmocka_unit_test(test_TOK_05_content_matches_no_special_token),
         cmocka_unit_test(test_marks_go_through_the_normalizer),
         cmocka_unit_test(test_TOK_06_long_piece_is_linear),
