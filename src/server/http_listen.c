@@ -15,7 +15,8 @@
 enum {
     BACKLOG = 1024,
     ACCEPTS_PER_EVENT = 64, // then the connections that exist get their turn
-    RETRY_MS = 100
+    RETRY_MS = 100,
+    SEND_BUFFER = 128 * 1024 // what the system may hold of a stream that is not read
 };
 
 static void listeners_enable(struct qn_http *http, bool on)
@@ -53,6 +54,8 @@ static void on_acceptable(evutil_socket_t fd, short what, void *arg)
         }
         int one = 1; // every event goes out at once; not a TCP socket: no harm
         (void)setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        int size = SEND_BUFFER;
+        (void)setsockopt(peer, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
         qn_conn_accept(http, peer);
     }
 }

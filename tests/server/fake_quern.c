@@ -387,7 +387,7 @@ static void step_request(struct quern_engine *e, struct quern_request *r)
         if (c->finish != QUERN_FINISH_NONE) {
             continue;
         }
-        if (r->nan) {
+        if (r->nan && c->n_ids >= r->n_script) {
             c->finish = QUERN_FINISH_ERROR;
         } else if (r->p.sampling.max_tokens == 0) {
             c->finish = QUERN_FINISH_LENGTH;
@@ -474,8 +474,8 @@ static void read_script(struct quern_request *r)
     }
     text[n] = '\0';
     const char *p = strstr(text, "[[");
-    r->nan = strstr(text, "[[nan]]") != NULL;
-    if (p == NULL || r->nan) {
+    r->nan = strstr(text, "nan]]") != NULL;
+    if (p == NULL) {
         return;
     }
     r->script = calloc(n, sizeof *r->script);

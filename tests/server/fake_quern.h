@@ -8,9 +8,9 @@
 /// alone. Its tokens are bytes (ids 0 to 255), EOS 256, BOS 257, "hello" 259 and fillers up to 299.
 ///
 /// What it "samples" is in the prompt: "[[97 98 256]]" gives those ids and then EOS, "[[97 98]]*"
-/// repeats them for ever, "[[nan]]" fails as non-finite logits do. Without such a mark it gives
-/// letters that depend on the prompt, and with a temperature on seed and choice, for ever.
-/// One step takes step_us; sequences beyond max_num_seqs wait.
+/// repeats them for ever, "[[97 nan]]" fails after them as non-finite logits do. Without such a
+/// mark it gives letters that depend on the prompt, and with a temperature on seed and choice, for
+/// ever. One step takes step_us; sequences beyond max_num_seqs wait.
 struct fake_config {
     unsigned load_ms, step_us;
     size_t context; ///< max_model_len, default 4096
