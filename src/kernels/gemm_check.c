@@ -200,19 +200,33 @@ static void seen_row(double *to, const struct problem *p, enum qn_act act, const
     }
 }
 
-/// Sum over K in double, and the sum of magnitudes: of q * scale and min apart, as they are added.
-static double naive_dot(const struct problem *p, const double *x, size_t row, double *out_mag)
+/// One weight row, and the magnitudes whose products bound the rounding: those of q * scale and min
+/// apart, as they may be added apart.
+struct naive_row {
+    double *w, *mag;
+};
+
+static void naive_weights(struct naive_row *row, const struct problem *p, size_t n)
+{
+    const size_t group = qn_gemm_group(&p->w), n_groups = qn_gemm_n_groups(&p->w);
+
+    for (size_t k = 0; k < p->w.k; k++) {
+        row->w[k] = weight(p, n, k);
+        row->mag[k] = fabs(row->w[k]);
+        if (p->rows.min) {
+            row->mag[k] += 2.0 * fabs((double)p->rows.min[n * n_groups + k / group]);
+        }
+    }
+}
+
+/// Sum over K in double, and the sum of magnitudes.
+static double naive_dot(const struct naive_row *row, const double *x, size_t n_k, double *out_mag)
 {
     double sum = 0.0, mag = 0.0;
 
-    for (size_t k = 0; k < p->w.k; k++) {
-        double wk = weight(p, row, k), term = x[k] * wk;
-        sum += term;
-        mag += fabs(term);
-        if (p->rows.min) {
-            size_t g = row * qn_gemm_n_groups(&p->w) + k / qn_gemm_group(&p->w);
-            mag += 2.0 * fabs(x[k] * (double)p->rows.min[g]);
-        }
+    for (size_t k = 0; k < n_k; k++) {
+        sum += x[k] * row->w[k];
+        mag += fabs(x[k]) * row->mag[k];
     }
     *out_mag = mag;
     return sum;
@@ -233,23 +247,32 @@ static void naive(float *want, float *bound, const struct problem *p, enum qn_ac
 {
     const size_t n_out = qn_gemm_n_out(&p->w);
     const double eps = 0x1p-24;
-    double *x = malloc(p->w.k * sizeof *x);
+    const size_t k = p->w.k;
+    double *x = malloc((p->m + 4) * k * sizeof *x);
 
     if (!x) {
         abort();
     }
+    struct naive_row row = {x + p->m * k, x + (p->m + 1) * k};
+    struct naive_row up_row = {x + (p->m + 2) * k, x + (p->m + 3) * k};
     for (size_t m = 0; m < p->m; m++) {
-        seen_row(x, p, act, p->x + m * p->ldx);
-        for (size_t n = 0; n < n_out; n++) {
+        seen_row(x + m * k, p, act, p->x + m * p->ldx);
+    }
+    for (size_t n = 0; n < n_out; n++) {
+        naive_weights(&row, p, n);
+        if (p->w.pair) {
+            naive_weights(&up_row, p, n_out + n);
+        }
+        for (size_t m = 0; m < p->m; m++) {
             double mag, s = (double)p->scale;
-            double v = naive_dot(p, x, n, &mag) * s;
+            double v = naive_dot(&row, x + m * k, k, &mag) * s;
             double err = err_units * eps * mag * s + 4 * eps * fabs(v);
             if (p->bias) {
                 v += (double)p->bias[n];
                 err += 2 * eps * fabs(v);
             }
             if (p->w.pair) {
-                double up = naive_dot(p, x, n_out + n, &mag) * s;
+                double up = naive_dot(&up_row, x + m * k, k, &mag) * s;
                 double up_err = err_units * eps * mag * s + 4 * eps * fabs(up);
                 if (p->bias) {
                     up += (double)p->bias[n_out + n];

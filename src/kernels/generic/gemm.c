@@ -5,7 +5,8 @@
 /// The reference of every variant, and what CPUs without a faster one run. A panel holds its rows
 /// one after another ([NR][k], nibbles with the even k low), then their scales and minima.
 enum {
-    NR = 8
+    NR = 8,
+    ROWS = 8 ///< rows that share a widened weight
 };
 
 static size_t row_bytes(const struct qn_wdesc *w)
@@ -95,7 +96,8 @@ static int weight_int(const struct wrow *row, size_t k)
     return row->w->has_min || nibble < 8 ? nibble : nibble - 16;
 }
 
-static float weight_f32(const struct wrow *row, size_t k)
+/// `g`: the group that k lies in (integer kinds).
+static float weight_f32(const struct wrow *row, size_t k, size_t g)
 {
     if (row->w->kind == QN_W_F32) {
         return ((const float *)row->q)[k];
@@ -103,7 +105,6 @@ static float weight_f32(const struct wrow *row, size_t k)
     if (row->w->kind == QN_W_BF16) {
         return qn_bf16_to_f32(((const uint16_t *)row->q)[k]);
     }
-    size_t g = k / qn_gemm_group(row->w);
     float q = (float)weight_int(row, k);
     return row->w->has_min ? fmaf(q, row->scale[g], row->min[g]) : q * row->scale[g];
 }
@@ -140,16 +141,45 @@ static void lhs_pack_bf16(void *lhs, const struct qn_wdesc *w, const float *x, s
     }
 }
 
-static float dot_float(const struct qn_gemm_args *a, size_t m, const void *panel, size_t r)
+/// Weights [k0, k1) of a row, all of one scale group, as f32.
+static void widen(float *to, const struct wrow *row, size_t k0, size_t k1)
 {
+    const size_t g = qn_gemm_is_int(row->w) ? k0 / qn_gemm_group(row->w) : 0;
+
+    for (size_t k = k0; k < k1; k++) {
+        to[k - k0] = weight_f32(row, k, g);
+    }
+}
+
+/// Rows [m, m + n_rows) times one weight row, widened a piece at a time.
+static void dot_float(const struct qn_gemm_args *a, size_t m, size_t n_rows, const void *panel,
+                      size_t r, float *out)
+{
+    enum {
+        PIECE = 128
+    };
     const struct wrow row = weight_row(a->w, panel, r);
     const float *x = (const float *)a->lhs + m * lhs_row_floats(a->w);
-    double sum = 0.0;
+    const size_t group = qn_gemm_is_int(a->w) ? qn_gemm_group(a->w) : a->w->k;
+    double sum[ROWS] = {0};
 
-    for (size_t k = 0; k < a->w->k; k++) {
-        sum += (double)x[k] * (double)weight_f32(&row, k);
+    for (size_t k0 = 0, k1; k0 < a->w->k; k0 = k1) {
+        float piece[PIECE];
+        size_t group_end = (k0 / group + 1) * group;
+        k1 = group_end - k0 < PIECE ? group_end : k0 + PIECE;
+        widen(piece, &row, k0, k1);
+        for (size_t i = 0; i < n_rows; i++) {
+            const float *xi = x + i * lhs_row_floats(a->w);
+            double acc = sum[i];
+            for (size_t k = k0; k < k1; k++) {
+                acc += (double)xi[k] * (double)piece[k - k0];
+            }
+            sum[i] = acc;
+        }
     }
-    return (float)sum;
+    for (size_t i = 0; i < n_rows; i++) {
+        out[i] = (float)sum[i];
+    }
 }
 
 /// int8 activations: a row is its scales, then its values.
@@ -204,11 +234,8 @@ static void lhs_pack_i8(void *lhs, const struct qn_wdesc *w, const float *x, siz
 }
 
 /// Exact integer sums per weight group, then f32 in the order of gemm.h: all tiers have these bits.
-static float dot_i8(const struct qn_gemm_args *a, size_t m, const void *panel, size_t r)
+static float dot_i8_row(const struct qn_wdesc *w, const unsigned char *lhs, const struct wrow *row)
 {
-    const struct qn_wdesc *w = a->w;
-    const struct wrow row = weight_row(w, panel, r);
-    const unsigned char *lhs = (const unsigned char *)a->lhs + m * lhs_row_bytes_i8(w);
     const float *act_scale = (const float *)lhs;
     const int8_t *x = (const int8_t *)(lhs + lhs_scales_bytes(w));
     const size_t group = qn_gemm_group(w), span = qn_gemm_act_span(w);
@@ -217,33 +244,52 @@ static float dot_i8(const struct qn_gemm_args *a, size_t m, const void *panel, s
     for (size_t g = 0; g < qn_gemm_n_groups(w); g++) {
         int64_t dot = 0, sum = 0;
         for (size_t k = g * group; k < (g + 1) * group; k++) {
-            dot += x[k] * weight_int(&row, k);
+            dot += x[k] * weight_int(row, k);
             sum += x[k];
         }
         float s = act_scale[g * group / span];
-        acc = fmaf((float)dot, row.scale[g] * s, acc);
+        acc = fmaf((float)dot, row->scale[g] * s, acc);
         if (w->has_min) {
-            acc = fmaf((float)sum * s, row.min[g], acc);
+            acc = fmaf((float)sum * s, row->min[g], acc);
         }
     }
     return acc;
 }
 
-typedef float dot_fn(const struct qn_gemm_args *a, size_t m, const void *panel, size_t r);
+static void dot_i8(const struct qn_gemm_args *a, size_t m, size_t n_rows, const void *panel,
+                   size_t r, float *out)
+{
+    const struct wrow row = weight_row(a->w, panel, r);
+    const unsigned char *lhs = (const unsigned char *)a->lhs + m * lhs_row_bytes_i8(a->w);
+
+    for (size_t i = 0; i < n_rows; i++) {
+        out[i] = dot_i8_row(a->w, lhs + i * lhs_row_bytes_i8(a->w), &row);
+    }
+}
+
+typedef void dot_fn(const struct qn_gemm_args *a, size_t m, size_t n_rows, const void *panel,
+                    size_t r, float *out);
 
 static void run(const struct qn_gemm_args *a, dot_fn *dot, size_t m0, size_t m1, size_t p0,
                 size_t p1)
 {
     const size_t n_bytes = panel_bytes(a->w), step = a->w->pair ? 2 : 1;
+    float sum[ROWS], up[ROWS] = {0};
 
     for (size_t p = p0; p < p1; p += step) {
         const unsigned char *panel = (const unsigned char *)a->rhs + p * n_bytes;
         size_t col0, n;
         qn_gemm_panel_cols(a->w, NR, p, &col0, &n);
-        for (size_t m = m0; m < m1; m++) {
+        for (size_t m = m0; m < m1; m += ROWS) {
+            const size_t n_rows = m1 - m < ROWS ? m1 - m : ROWS;
             for (size_t r = 0; r < n; r++) {
-                float up = a->w->pair ? dot(a, m, panel + n_bytes, r) : 0.0f;
-                qn_gemm_finish(a, m, col0 + r, dot(a, m, panel, r), up);
+                dot(a, m, n_rows, panel, r, sum);
+                if (a->w->pair) {
+                    dot(a, m, n_rows, panel + n_bytes, r, up);
+                }
+                for (size_t i = 0; i < n_rows; i++) {
+                    qn_gemm_finish(a, m + i, col0 + r, sum[i], up[i]);
+                }
             }
         }
     }
