@@ -117,10 +117,10 @@ struct qn_gemm_impl {
 /// integers, and s_x the scale of the activation group that G lies in, each operation rounded to
 /// f32:
 ///   acc = fma(D, s_w[G] * s_x, acc), then with a minimum acc = fma(A * s_x, min[G], acc)
-/// starting from acc = 0. Float activations: w = scale * q, or fma(scale, q, min), rounded to f32,
-/// and a variant's sum is within (K + 16) 2^-24 sum |x w| of generic's; (4 sqrt(K) + 16) unless the
-/// terms are alike, as in constructed cases, so that all roundings go one way. The gates of a pair
-/// have one sequence of operations in all tiers too (qn_gemm_gate in gemm_util.h).
+/// starting from acc = 0. With float activations a variant's sum is within (K + 16) 2^-24 sum |x w|
+/// of generic's, with |w| + 2 |min| for |w| where there is a minimum; within (4 sqrt(K) + 16) 2^-24
+/// of it unless the terms are alike, as in constructed cases, so that all roundings go one way. The
+/// gates of a pair have one sequence of operations in all tiers too (qn_gemm_gate in gemm_util.h).
 size_t qn_gemm_act_group(const struct qn_wdesc *w);
 
 /// The variant for a shape: the last row of gemm.inc that the CPU and the shape allow. Never NULL

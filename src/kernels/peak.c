@@ -45,6 +45,33 @@ static uint64_t read_all(const uint64_t *p, size_t n)
     return a + b + c + d;
 }
 
+#if defined(__x86_64__)
+
+__attribute__((target("avx2"))) static uint64_t read_all_avx2(const uint64_t *p, size_t n)
+{
+    __m256i a = _mm256_setzero_si256(), b = a;
+
+    for (size_t i = 0; i + 8 <= n; i += 8) {
+        _mm_prefetch((const char *)(p + i + 256), _MM_HINT_T0);
+        a = _mm256_xor_si256(a, _mm256_load_si256((const __m256i *)(p + i)));
+        b = _mm256_xor_si256(b, _mm256_load_si256((const __m256i *)(p + i + 4)));
+    }
+    return (uint64_t)_mm256_extract_epi64(_mm256_xor_si256(a, b), 0);
+}
+
+#endif
+
+/// The fastest way to read that the CPU has, whatever tier is in force.
+static uint64_t read_fast(const uint64_t *p, size_t n)
+{
+#if defined(__x86_64__)
+    if (qn_cpu_best() >= QN_ISA_AVX2) {
+        return read_all_avx2(p, n);
+    }
+#endif
+    return read_all(p, n);
+}
+
 double qn_peak_read(void)
 {
     static double kept;
@@ -62,7 +89,7 @@ double qn_peak_read(void)
     }
     for (int i = 0; i < 6; i++) {
         uint64_t t0 = qn_clock_ns();
-        sink += read_all(p, n_bytes / sizeof *p);
+        sink += read_fast(p, n_bytes / sizeof *p);
         double rate = (double)n_bytes / (double)(qn_clock_ns() - t0);
         kept = rate > kept ? rate : kept;
     }
