@@ -73,6 +73,9 @@ struct quern_engine {
 };
 
 static enum quern_status fail(struct quern_error *err, enum quern_status code, const char *param,
+                              const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+static enum quern_status fail(struct quern_error *err, enum quern_status code, const char *param,
                               const char *fmt, ...)
 {
     va_list ap;
@@ -405,13 +408,12 @@ static void *engine_main(void *arg)
     struct quern_engine *e = arg;
     pthread_mutex_lock(&e->lock);
     while (!e->stop) {
-        size_t running = 0, waiting = 0;
+        size_t running = 0;
         for (struct quern_request *r = e->all; r != NULL; r = r->next) {
             if (!r->ended && !r->running && running < e->o.max_num_seqs) {
                 r->running = true;
             }
             running += r->running;
-            waiting += !r->ended && !r->running;
         }
         if (running == 0) {
             pthread_cond_wait(&e->wake, &e->lock);
