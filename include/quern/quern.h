@@ -219,7 +219,8 @@ struct quern_logprob {
     int32_t rank; ///< 1 is the likeliest
 };
 
-/// What one choice produced since the last read. Pointers are valid until the next read of the
+/// What one choice produced since the last read. Text that may still become a stop string is held
+/// back, and the ids that it came from with it. Pointers are valid until the next read of the
 /// request.
 struct quern_delta {
     size_t choice;

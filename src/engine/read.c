@@ -8,11 +8,11 @@
 
 static const char no_memory[] = "could not allocate the text of the answer";
 
-// Text of tokens [n_read, n) of the log.
+// Text of tokens [n_decoded, n) of the log.
 static bool decode(struct qn_seq *s, size_t n, enum quern_finish finish)
 {
     const struct quern_request *r = s->request;
-    for (size_t i = s->n_read; i < n; i++) {
+    for (size_t i = s->n_decoded; i < n; i++) {
         // The token that ended the answer is no part of its text.
         bool hidden = finish == QUERN_FINISH_STOP && i + 1 == n && s->stop_id >= 0 &&
                       !r->sampling.include_stop;
@@ -40,7 +40,7 @@ static bool decode(struct qn_seq *s, size_t n, enum quern_finish finish)
         s->text.len += qn_detok_finish(&s->reader_detok, s->text.data + s->text.len);
     }
     size_t end = s->text.len;
-    return n == s->n_read || qn_buf_add(&s->text_end, &end, sizeof end);
+    return n == s->n_decoded || qn_buf_add(&s->text_end, &end, sizeof end);
 }
 
 static bool read_seq(struct qn_seq *s, struct quern_delta *out)
@@ -53,10 +53,10 @@ static bool read_seq(struct qn_seq *s, struct quern_delta *out)
     uint64_t progress = atomic_load_explicit(&s->progress, memory_order_acquire);
     size_t n = (size_t)(progress >> 3);
     enum quern_finish finish = (enum quern_finish)(progress & 7);
-    if (n == s->n_read && finish == QUERN_FINISH_NONE) {
+    size_t first = s->n_read, k = 1 + (size_t)(r->sampling.logprobs < 0 ? 0 : r->sampling.logprobs);
+    if (n == first && finish == QUERN_FINISH_NONE) {
         return false;
     }
-    size_t first = s->n_read, k = 1 + (size_t)(r->sampling.logprobs < 0 ? 0 : r->sampling.logprobs);
     *out = (struct quern_delta){.choice = s->choice, .text = "", .finish = finish, .stop_id = -1};
     if (!decode(s, n, finish)) {
         out->finish = QUERN_FINISH_ERROR;
@@ -64,17 +64,26 @@ static bool read_seq(struct qn_seq *s, struct quern_delta *out)
         s->finish_sent = true;
         return true;
     }
-    s->n_read = n;
+    s->n_decoded = n;
     size_t limit = s->text.len;
-    if (finish == QUERN_FINISH_NONE && r->sampling.n_stop > 0) {
+    size_t *ends = (size_t *)(void *)s->text_end.data;
+    if (finish != QUERN_FINISH_NONE) {
+        limit = s->cut < limit ? s->cut : limit;
+        for (size_t i = first; i < n; i++) {
+            ends[i] = ends[i] < limit ? ends[i] : limit;
+        }
+    } else if (r->sampling.n_stop > 0) {
+        // Text that may become a stop string is held, and its tokens with it.
         size_t released = atomic_load_explicit(&s->released, memory_order_relaxed);
         limit = released < limit ? released : limit;
+        while (n > first && ends[n - 1] > limit) {
+            n--;
+        }
+        if (n == first && limit <= s->n_sent) {
+            return false;
+        }
     }
-    limit = s->cut < limit && finish != QUERN_FINISH_NONE ? s->cut : limit;
-    size_t *ends = (size_t *)(void *)s->text_end.data;
-    for (size_t i = first; i < n && finish != QUERN_FINISH_NONE; i++) {
-        ends[i] = ends[i] < limit ? ends[i] : limit;
-    }
+    s->n_read = n;
     if (limit > s->n_sent) {
         out->text = s->text.data + s->n_sent;
         out->n_text = limit - s->n_sent;

@@ -71,7 +71,8 @@ struct qn_seq {
     struct qn_detok reader_detok;
     struct qn_buf text;     ///< whole text so far
     struct qn_buf text_end; ///< of size_t, one per token read
-    size_t n_read, n_sent;  ///< tokens, bytes of text
+    size_t n_decoded;       ///< tokens whose text is there
+    size_t n_read, n_sent;  ///< tokens and bytes of text handed out
     bool finish_sent;
 };
 
