@@ -13,6 +13,13 @@
 #include <arm_neon.h>
 #endif
 
+/// Before a loop over registers, which must vanish.
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /// Keeps a value alive without storing it.
 static volatile uint64_t sink;
 
@@ -120,17 +127,17 @@ __attribute__((target("avx2,fma"))) static uint64_t fma_avx2(size_t reps)
     volatile float seed = 0.9999f;
     const __m256 x = _mm256_set1_ps(seed);
 
-#pragma GCC unroll 12
+    UNROLL
     for (int i = 0; i < 12; i++) {
         acc[i] = _mm256_set1_ps((float)i);
     }
     for (size_t r = 0; r < reps; r++) {
-#pragma GCC unroll 12
+        UNROLL
         for (int i = 0; i < 12; i++) {
             acc[i] = _mm256_fmadd_ps(acc[i], x, x);
         }
     }
-#pragma GCC unroll 12
+    UNROLL
     for (int i = 1; i < 12; i++) {
         acc[0] = _mm256_add_ps(acc[0], acc[i]);
     }
@@ -144,20 +151,18 @@ __attribute__((target("avx2"))) static uint64_t dot8_avx2(size_t reps)
     __m256i a = _mm256_set1_epi8(seed);
     const __m256i w = _mm256_set1_epi8(seed);
 
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < 8; i++) {
         acc[i] = _mm256_set1_epi16((short)i);
     }
     for (size_t r = 0; r < reps; r++) {
-        __asm__ volatile("" : "+x"(a)); // or the product would leave the loop
-#pragma GCC unroll 8
+        UNROLL
         for (int i = 0; i < 8; i++) {
-            __m256i p = _mm256_maddubs_epi16(w, a);
-            __asm__ volatile("" : "+x"(p));
-            acc[i] = _mm256_add_epi16(acc[i], p);
+            __asm__ volatile("" : "+x"(a)); // or one product would serve all
+            acc[i] = _mm256_add_epi16(acc[i], _mm256_maddubs_epi16(w, a));
         }
     }
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 1; i < 8; i++) {
         acc[0] = _mm256_add_epi16(acc[0], acc[i]);
     }
@@ -183,17 +188,17 @@ static uint64_t fma_neon(size_t reps)
     volatile float seed = 0.9999f;
     const float32x4_t x = vdupq_n_f32(seed);
 
-#pragma GCC unroll 16
+    UNROLL
     for (int i = 0; i < 16; i++) {
         acc[i] = vdupq_n_f32((float)i);
     }
     for (size_t r = 0; r < reps; r++) {
-#pragma GCC unroll 16
+        UNROLL
         for (int i = 0; i < 16; i++) {
             acc[i] = vfmaq_f32(x, acc[i], x);
         }
     }
-#pragma GCC unroll 16
+    UNROLL
     for (int i = 1; i < 16; i++) {
         acc[0] = vaddq_f32(acc[0], acc[i]);
     }

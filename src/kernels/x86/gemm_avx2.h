@@ -14,6 +14,13 @@
 
 #define QN_INLINE static inline __attribute__((always_inline))
 
+/// Before a short loop over registers, which must vanish.
+#if defined(__clang__)
+#define QN_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define QN_UNROLL _Pragma("GCC unroll 8")
+#endif
+
 enum {
     QN_AVX2_NR = 16
 };

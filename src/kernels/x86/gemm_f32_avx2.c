@@ -202,9 +202,9 @@ static void lhs_pack_bf16(void *lhs, const struct qn_wdesc *w, const float *x, s
 
 /// The sums are acc[panel][row][half].
 #define FOR_SUMS(rows, np, body)                                                                   \
-    _Pragma("GCC unroll 2") for (int p = 0; p < (np); p++)                                         \
+    QN_UNROLL for (int p = 0; p < (np); p++)                                                       \
     {                                                                                              \
-        _Pragma("GCC unroll 8") for (int r = 0; r < (rows); r++)                                   \
+        QN_UNROLL for (int r = 0; r < (rows); r++)                                                 \
         {                                                                                          \
             body;                                                                                  \
         }                                                                                          \
@@ -212,7 +212,7 @@ static void lhs_pack_bf16(void *lhs, const struct qn_wdesc *w, const float *x, s
 
 /// One k: w0 and w1 of panel p times x[r][k] for all rows.
 #define STEP(acc, rows, p, x, ld, k, w0, w1)                                                       \
-    _Pragma("GCC unroll 8") for (int r = 0; r < (rows); r++)                                       \
+    QN_UNROLL for (int r = 0; r < (rows); r++)                                                     \
     {                                                                                              \
         __m256 xk = _mm256_broadcast_ss((x) + (size_t)r * (ld) + (k));                             \
         acc[p][r][0] = _mm256_fmadd_ps(xk, w0, acc[p][r][0]);                                      \
@@ -234,7 +234,7 @@ QN_INLINE void sum_float(enum qn_wkind kind, const int rows, const int np, float
 
     FOR_SUMS(rows, np, acc[p][r][0] = acc[p][r][1] = _mm256_setzero_ps())
     for (size_t k = 0; k < n_k; k++) {
-#pragma GCC unroll 2
+        QN_UNROLL
         for (int p = 0; p < np; p++) {
             const unsigned char *from = panel + (size_t)p * n_bytes;
             __m256 w0, w1;
@@ -279,8 +279,7 @@ QN_INLINE void widen_int(enum qn_wkind kind, const bool has_min, const unsigned 
 }
 
 /// part[p][r][half] += the products of 8 consecutive k of panel p. Nibbles for three rows and more
-/// are first widened into the stack: in one loop they and the sums do not fit 16 registers (35
-/// against 44 GMAC/s).
+/// are first widened into the stack: in one loop they and the sums do not fit 16 registers.
 QN_INLINE void step8_int(enum qn_wkind kind, const bool has_min, const int rows, const int p,
                          __m256 part[2][MR][2], const float *x, size_t ld,
                          const unsigned char *from)
@@ -288,7 +287,7 @@ QN_INLINE void step8_int(enum qn_wkind kind, const bool has_min, const int rows,
     __m256 w0, w1;
 
     if (kind == QN_W_I8 || rows < 3) {
-#pragma GCC unroll 8
+        QN_UNROLL
         for (int i = 0; i < 8; i++) {
             widen_int(kind, has_min, from, i, &w0, &w1);
             STEP(part, rows, p, x, ld, (size_t)i, w0, w1)
@@ -296,14 +295,14 @@ QN_INLINE void step8_int(enum qn_wkind kind, const bool has_min, const int rows,
         return;
     }
     _Alignas(32) float piece[8 * NR];
-#pragma GCC unroll 8
+    QN_UNROLL
     for (int i = 0; i < 8; i++) {
         widen_int(kind, has_min, from, i, &w0, &w1);
         _mm256_store_ps(piece + i * NR, w0);
         _mm256_store_ps(piece + i * NR + 8, w1);
     }
     __asm__("" : "+m"(piece)); // or the compiler joins the loops again
-#pragma GCC unroll 8
+    QN_UNROLL
     for (int i = 0; i < 8; i++) {
         w0 = _mm256_load_ps(piece + i * NR);
         w1 = _mm256_load_ps(piece + i * NR + 8);
@@ -325,7 +324,7 @@ QN_INLINE void sum_int(enum qn_wkind kind, const bool has_min, const int rows, c
         __m256 part[2][MR][2];
         FOR_SUMS(rows, np, part[p][r][0] = part[p][r][1] = _mm256_setzero_ps())
         for (size_t k = 0; k < group; k += 8, x += 8, panel += step) {
-#pragma GCC unroll 2
+            QN_UNROLL
             for (int p = 0; p < np; p++) {
                 const unsigned char *from = panel + (size_t)p * n_bytes;
                 if (rows == 1) { // each byte of the panel is used once: ask for it early
@@ -335,12 +334,12 @@ QN_INLINE void sum_int(enum qn_wkind kind, const bool has_min, const int rows, c
                 step8_int(kind, has_min, rows, p, part, x, ld, from);
             }
         }
-#pragma GCC unroll 2
+        QN_UNROLL
         for (int p = 0; p < np; p++) {
             const float *scale = (const float *)(panel + (size_t)p * n_bytes);
-#pragma GCC unroll 8
+            QN_UNROLL
             for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 2
+                QN_UNROLL
                 for (int c = 0; c < 2; c++) {
                     acc[p][r][c] =
                         _mm256_fmadd_ps(part[p][r][c], _mm256_load_ps(scale + 8 * c), acc[p][r][c]);

@@ -221,18 +221,18 @@ QN_INLINE void dot_i4(const int rows, const int n_k, __m256i isum[][2], const un
     const __m256i mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
     __m256i part[MR][2];
 
-#pragma GCC unroll 4
+    QN_UNROLL
     for (int r = 0; r < rows; r++) {
         part[r][0] = part[r][1] = _mm256_setzero_si256();
     }
-#pragma GCC unroll 4
+    QN_UNROLL
     for (int s = 0; s < n_k / 8; s++) {
-#pragma GCC unroll 2
+        QN_UNROLL
         for (int c = 0; c < 2; c++) {
             __m256i v = _mm256_load_si256((const __m256i *)q + 2 * s + c);
             __m256i lo = _mm256_and_si256(v, mask);
             __m256i hi = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
-#pragma GCC unroll 4
+            QN_UNROLL
             for (int r = 0; r < rows; r++) {
                 const unsigned char *xr = x + (size_t)r * ld + 8 * s;
                 __m256i p = _mm256_maddubs_epi16(lo, broadcast4(xr));
@@ -244,9 +244,9 @@ QN_INLINE void dot_i4(const int rows, const int n_k, __m256i isum[][2], const un
             }
         }
     }
-#pragma GCC unroll 4
+    QN_UNROLL
     for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 2
+        QN_UNROLL
         for (int c = 0; c < 2; c++) {
             isum[r][c] = _mm256_add_epi32(isum[r][c], _mm256_madd_epi16(part[r][c], ones));
         }
@@ -260,13 +260,13 @@ QN_INLINE void dot_i8(const int rows, const int n_k, __m256i isum[][2], const un
 {
     const __m256i ones = _mm256_set1_epi16(1);
 
-#pragma GCC unroll 8
+    QN_UNROLL
     for (int s = 0; s < n_k / 4; s++) {
-#pragma GCC unroll 2
+        QN_UNROLL
         for (int c = 0; c < 2; c++) {
             __m256i v = _mm256_load_si256((const __m256i *)q + 2 * s + c);
             __m256i mag = _mm256_abs_epi8(v);
-#pragma GCC unroll 4
+            QN_UNROLL
             for (int r = 0; r < rows; r++) {
                 __m256i a = broadcast4(x + (size_t)r * ld + 4 * s);
                 __m256i p = _mm256_maddubs_epi16(mag, _mm256_sign_epi8(a, v));
@@ -288,13 +288,13 @@ QN_INLINE void sum_tile(enum qn_wkind kind, const bool has_min, const int n_k, c
         x + lhs_q_bytes(w) + (n_k == 16 ? lhs_n_recs(w) * sizeof(struct rec) : 0);
     __m256 acc[MR][2];
 
-#pragma GCC unroll 4
+    QN_UNROLL
     for (int r = 0; r < rows; r++) {
         acc[r][0] = acc[r][1] = _mm256_setzero_ps();
     }
     for (size_t g = 0; g < n_groups; g++) {
         __m256i isum[MR][2];
-#pragma GCC unroll 4
+        QN_UNROLL
         for (int r = 0; r < rows; r++) {
             const struct rec *rec = (const struct rec *)(recs + (size_t)r * ld) + g;
             isum[r][0] = isum[r][1] = kind == QN_W_I4 && !has_min ? _mm256_set1_epi32(rec->minus8)
@@ -313,11 +313,11 @@ QN_INLINE void sum_tile(enum qn_wkind kind, const bool has_min, const int n_k, c
             }
         }
         const float *scale = (const float *)panel;
-#pragma GCC unroll 4
+        QN_UNROLL
         for (int r = 0; r < rows; r++) {
             const struct rec *rec = (const struct rec *)(recs + (size_t)r * ld) + g;
             const __m256 s = _mm256_set1_ps(rec->scale);
-#pragma GCC unroll 2
+            QN_UNROLL
             for (int c = 0; c < 2; c++) {
                 __m256 f = _mm256_mul_ps(_mm256_load_ps(scale + 8 * c), s);
                 acc[r][c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum[r][c]), f, acc[r][c]);
@@ -329,7 +329,7 @@ QN_INLINE void sum_tile(enum qn_wkind kind, const bool has_min, const int n_k, c
         }
         panel += NR * sizeof(float) * (has_min ? 2 : 1);
     }
-#pragma GCC unroll 4
+    QN_UNROLL
     for (int r = 0; r < rows; r++) {
         _mm256_store_ps(sums + r * NR, acc[r][0]);
         _mm256_store_ps(sums + r * NR + 8, acc[r][1]);
