@@ -63,7 +63,8 @@ enum qn_status qn_plan_make(const struct qn_backend *b, const struct qn_plan_opt
                                     .max_seqs = o->max_num_seqs,
                                     .max_out_rows = p.max_out_rows,
                                     .block_tokens = o->block_tokens,
-                                    .n_blocks = p.n_blocks};
+                                    .n_blocks = p.n_blocks,
+                                    .n_threads = o->n_threads};
     p.run_bytes = b->ops->bytes(b->ctx, &run);
     p.logits_bytes = (uint64_t)p.max_out_rows * s.vocab_size * sizeof(float);
     p.sampler_bytes = (uint64_t)p.n_samplers * qn_sampler_scratch_bytes(s.vocab_size);

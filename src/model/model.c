@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "model/weights.h"
 
 static enum qn_status free_linear(struct qn_linear *l, void *arg, struct qn_err *err)
@@ -50,6 +51,21 @@ static void fill_info(struct qn_model *m, const struct qn_model_opts *opts, size
     };
 }
 
+// Binding reads norms and biases from the map; what it allocates is the model's.
+struct bind_job {
+    struct qn_model *m;
+    const struct qn_ckpt *ckpt;
+    const struct qn_model_opts *opts;
+    struct qn_err *err;
+    enum qn_status rc;
+};
+
+static void bind_guarded(void *arg)
+{
+    struct bind_job *j = arg;
+    j->rc = qn_bind(j->m, j->ckpt, j->opts, j->err);
+}
+
 enum qn_status qn_model_load(const struct qn_ckpt *ckpt, const struct qn_model_opts *opts,
                              struct qn_model **out_model, struct qn_err *err)
 {
@@ -75,7 +91,9 @@ enum qn_status qn_model_load(const struct qn_ckpt *ckpt, const struct qn_model_o
         goto fail;
     }
     fill_info(m, opts, max_model_len);
-    rc = qn_bind(m, ckpt, opts, err);
+    struct bind_job bind = {.m = m, .ckpt = ckpt, .opts = opts, .err = err};
+    rc = qn_map_guard(bind_guarded, &bind, err);
+    rc = rc == QN_OK ? bind.rc : rc;
     if (rc == QN_OK) {
         rc = qn_pack_all(m, opts, err);
     }

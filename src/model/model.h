@@ -75,8 +75,10 @@ struct qn_run_opts {
     size_t block_tokens;    ///< 16 … 256, power of two
     const size_t *n_blocks; ///< [n_groups] KV blocks of each group's pool
     struct qn_team *team;   ///< borrowed; its size is the thread count
+    size_t n_threads;       ///< for qn_run_bytes without a team: the size it will have
 };
-/// Bytes that qn_run_new will reserve, without the KV pools.
+/// Bytes that qn_run_new will reserve, without the KV pools. team may be NULL when n_threads is
+/// given.
 size_t qn_run_bytes(const struct qn_model *m, const struct qn_run_opts *o);
 enum qn_status qn_run_new(const struct qn_model *m, const struct qn_run_opts *o,
                           struct qn_run **out_run, struct qn_err *err);

@@ -1,5 +1,7 @@
 // Packing: panels are claimed by the workers of the team; each reads its rows in canonical form
-// into scratch of its own and hands them to the kernel's packer. Peak memory is the packed size.
+// into scratch of its own and hands them to the kernel's packer. Peak memory is the packed size. An
+// embedding that is no linear too stays in the map; its rows are read once to see that they are
+// finite.
 #include "model/weights.h"
 
 #include <stdatomic.h>
@@ -10,8 +12,14 @@
 #include "base/team.h"
 #include "model/rows.h"
 
+enum {
+    CHECK_ROWS = 64 ///< embedding rows checked at a time
+};
+
 struct job {
+    void (*body)(void *worker); ///< claims and does items until none is left
     struct qn_linear *l;
+    const struct qn_tensor *embed;
     struct qn_claim claim;
     size_t scratch_bytes;
     unsigned char *scratch; ///< one stretch of scratch_bytes a worker
@@ -109,13 +117,47 @@ static void pack_panels(void *arg)
     }
 }
 
+static enum qn_status check_row(const struct qn_tensor *t, uint64_t row, float *x,
+                                struct qn_err *err)
+{
+    const size_t n = (size_t)t->shape[1];
+    enum qn_status rc = qn_tensor_read_f32(t, row, 0, n, x, err);
+    for (size_t i = 0; rc == QN_OK && i < n; i++) {
+        if (!(x[i] - x[i] == 0)) {
+            rc = qn_fail(err, QN_E_FORMAT,
+                         "tensor \"%s\": row %llu, column %zu is %g, expected a finite number",
+                         t->name, (unsigned long long)row, i, (double)x[i]);
+        }
+    }
+    return rc;
+}
+
+static void check_rows(void *arg)
+{
+    struct worker *w = arg;
+    struct job *j = w->j;
+    float *x = (float *)(void *)(j->scratch + w->index * j->scratch_bytes);
+    const uint64_t n = j->embed->shape[0];
+    uint64_t row;
+    while (!atomic_load_explicit(&j->failed, memory_order_relaxed) &&
+           (row = (uint64_t)qn_claim_next(&j->claim) * CHECK_ROWS) < n) {
+        const uint64_t end = n - row < CHECK_ROWS ? n : row + CHECK_ROWS;
+        for (; row < end; row++) {
+            w->rc = check_row(j->embed, row, x, &w->err);
+            if (w->rc != QN_OK) {
+                return;
+            }
+        }
+    }
+}
+
 static void work(void *arg, size_t index, size_t n_workers)
 {
     (void)n_workers;
     struct job *j = arg;
     struct worker w = {.j = j, .index = index};
     struct qn_err guard = {0};
-    enum qn_status rc = qn_map_guard(pack_panels, &w, &guard);
+    enum qn_status rc = qn_map_guard(j->body, &w, &guard);
     if (rc == QN_OK) {
         rc = w.rc;
         guard = w.err;
@@ -147,6 +189,19 @@ static enum qn_status size_scratch(struct qn_linear *l, void *arg, struct qn_err
     return QN_OK;
 }
 
+static enum qn_status run_job(const struct packer *p, struct job *j, struct qn_err *err)
+{
+    if (p->opts->team != NULL) {
+        qn_team_run(p->opts->team, work, j);
+    } else {
+        work(j, 0, 1);
+    }
+    if (j->rc != QN_OK && err != NULL) {
+        *err = j->err;
+    }
+    return j->rc;
+}
+
 static enum qn_status pack_linear(struct qn_linear *l, void *arg, struct qn_err *err)
 {
     struct packer *p = arg;
@@ -156,25 +211,30 @@ static enum qn_status pack_linear(struct qn_linear *l, void *arg, struct qn_err 
                        "tensor \"%s\": could not reserve %zu bytes for packed weights",
                        l->parts[0].tensor->name, l->rhs_bytes);
     }
-    struct job j = {.l = l,
+    struct job j = {.body = pack_panels,
+                    .l = l,
                     .scratch_bytes = p->scratch_bytes,
                     .scratch = p->scratch,
                     .err_taken = ATOMIC_FLAG_INIT,
                     .opts = p->opts,
                     .done = &p->done,
                     .total = p->total};
-    if (p->opts->team != NULL) {
-        qn_team_run(p->opts->team, work, &j);
-    } else {
-        work(&j, 0, 1);
+    return run_job(p, &j, err);
+}
+
+static enum qn_status check_embedding(struct packer *p, const struct qn_model *m,
+                                      struct qn_err *err)
+{
+    if (m->embed == m->head.parts[0].tensor) {
+        return QN_OK; // packed, and so checked
     }
-    if (j.rc != QN_OK) {
-        if (err != NULL) {
-            *err = j.err;
-        }
-        return j.rc;
-    }
-    return QN_OK;
+    struct job j = {.body = check_rows,
+                    .embed = m->embed,
+                    .scratch_bytes = p->scratch_bytes,
+                    .scratch = p->scratch,
+                    .err_taken = ATOMIC_FLAG_INIT,
+                    .opts = p->opts};
+    return run_job(p, &j, err);
 }
 
 enum qn_status qn_pack_all(struct qn_model *m, const struct qn_model_opts *opts, struct qn_err *err)
@@ -182,11 +242,14 @@ enum qn_status qn_pack_all(struct qn_model *m, const struct qn_model_opts *opts,
     struct packer p = {.opts = opts,
                        .n_workers = opts->team != NULL ? qn_team_size(opts->team) : 1};
     enum qn_status rc = qn_each_linear(m, size_scratch, &p, err);
+    const size_t row_bytes = round64(m->desc.d_model * sizeof(float));
+    p.scratch_bytes = row_bytes > p.scratch_bytes ? row_bytes : p.scratch_bytes;
     p.scratch = qn_aligned_alloc(p.n_workers, p.scratch_bytes);
     if (p.scratch == NULL) {
         return qn_fail(err, QN_E_NOMEM, "could not allocate %zu bytes to pack weights",
                        p.n_workers * p.scratch_bytes);
     }
+    rc = rc == QN_OK ? check_embedding(&p, m, err) : rc;
     rc = rc == QN_OK ? qn_each_linear(m, pack_linear, &p, err) : rc;
     if (rc == QN_OK && opts->progress != NULL) {
         opts->progress(opts->progress_user, p.total, p.total);

@@ -61,7 +61,8 @@ static struct layout layout_of(const struct qn_model *m, const struct qn_run_opt
 {
     struct layout l = {0};
     const struct widths w = widths_of(m, o);
-    const size_t rows = o->max_rows, f = sizeof(float), n_workers = qn_team_size(o->team);
+    const size_t rows = o->max_rows, f = sizeof(float);
+    const size_t n_workers = o->team != NULL ? qn_team_size(o->team) : o->n_threads;
     const size_t h_rows = max_of(rows, o->max_out_rows);
     const size_t n_spans = (m->info.max_model_len + QN_ATTN_SPAN - 1) / QN_ATTN_SPAN + 1;
     for (size_t i = 0; i < m->desc.n_rope_sets; i++) {
