@@ -31,8 +31,9 @@ EXCEPTIONS = {
     "src/cli/serve.c": {"server"},       # starts it
     "src/cli/inspect.c": {"formats"},    # shows checkpoints as they are
     "src/cli/version.c": {"kernels"},    # prints the instruction set
-    "src/engine/api.c": {"formats"},     # opens the checkpoint
-    "src/engine/api_model.c": {"formats"},
+    "src/engine/api_model.c": {"formats"},  # opens the checkpoint
+    "src/engine/api_tok.c": {"formats"},    # reads a GGUF file's vocabulary
+    "src/engine/api.h": {"formats"},
 }
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|alloca|gets)\s*\(")
 ARCH_MACRO = re.compile(r"\b(__ARM_NEON|__ARM_FEATURE_\w+|__aarch64__|__x86_64__|__AVX\w+__)\b")

@@ -83,14 +83,14 @@ static void lay_out_seq(struct carve *c, struct quern_request *r, struct qn_seq 
     }
 }
 
-// Place everything; with memory, also fill it.
-static struct quern_request *lay_out(struct carve *c, const struct qn_request_env *env,
-                                     const struct quern_request_params *params, size_t max_tokens)
+// Place everything; with memory, also fill it. Without, `dry` stands in for the request.
+static void lay_out(struct carve *c, struct quern_request *dry, const struct qn_request_env *env,
+                    const struct quern_request_params *params, size_t max_tokens)
 {
     const struct quern_sampling *p = &params->sampling;
-    struct quern_request dry, *r = take(c, 1, sizeof *r);
+    struct quern_request *r = take(c, 1, sizeof *r);
     if (r == NULL) {
-        r = &dry;
+        r = dry;
     }
     memset(r, 0, sizeof *r);
     r->n_prompt = params->n_prompt;
@@ -125,7 +125,6 @@ static struct quern_request *lay_out(struct carve *c, const struct qn_request_en
     for (size_t i = 0; i < params->n; i++) {
         lay_out_seq(c, r, c->base != NULL ? &r->seqs[i] : NULL, i, p, longest);
     }
-    return c->base != NULL ? r : NULL;
 }
 
 enum quern_status qn_request_new(const struct qn_request_env *env,
@@ -138,7 +137,8 @@ enum quern_status qn_request_new(const struct qn_request_env *env,
         return rc;
     }
     struct carve size = {0};
-    (void)lay_out(&size, env, params, max_tokens);
+    struct quern_request dry;
+    lay_out(&size, &dry, env, params, max_tokens);
     char *memory = size.overflow ? NULL : qn_pages_alloc(size.at, QN_MEM_REQUEST);
     if (memory == NULL) {
         return qn_params_fail(err, QUERN_E_NOMEM, "", "could not reserve %zu bytes for a request",
@@ -147,8 +147,9 @@ enum quern_status qn_request_new(const struct qn_request_env *env,
     // Most of it is never touched: whole huge pages would cost far more than the answer needs.
     (void)madvise(memory, size.at, MADV_NOHUGEPAGE);
     struct carve carve = {.base = memory};
-    struct quern_request *r = lay_out(&carve, env, params, max_tokens);
-    QN_ASSERT(carve.at == size.at && (char *)r == memory);
+    struct quern_request *r = (struct quern_request *)(void *)memory; // the first thing placed
+    lay_out(&carve, &dry, env, params, max_tokens);
+    QN_ASSERT(carve.at == size.at);
     r->n_bytes = size.at;
     r->seed = params->sampling.has_seed ? params->sampling.seed : default_seed;
     r->arrival_ns = qn_clock_ns();

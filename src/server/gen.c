@@ -163,8 +163,8 @@ void qn_gen_start(struct qn_gen *g)
             qn_call_fail(call); // frees g, and with it the prompts already handed over
             return;
         }
-        qn_hist_add(&s->metrics.n_choices, (double)g->p.n);
-        qn_hist_add(&s->metrics.max_tokens, (double)prompt->max_tokens);
+        qn_metrics_hist(&s->metrics.n_choices, (double)g->p.n);
+        qn_metrics_hist(&s->metrics.max_tokens, (double)prompt->max_tokens);
     }
     start_ping(g);
 }
@@ -335,8 +335,8 @@ static void prompt_finished(struct qn_gen *g, const struct qn_gen_prompt *p)
     size_t cached = u.cached_tokens < p->n_ids ? u.cached_tokens : p->n_ids;
     m->cached_tokens += cached;
     m->computed_tokens += p->n_ids - cached;
-    qn_hist_add(&m->max_generated, (double)longest);
-    qn_hist_add(&m->prefill_computed, (double)(p->n_ids - cached));
+    qn_metrics_hist(&m->max_generated, (double)longest);
+    qn_metrics_hist(&m->prefill_computed, (double)(p->n_ids - cached));
     g->n_done++;
 }
 

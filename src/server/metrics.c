@@ -56,7 +56,7 @@ void qn_metrics_init(struct qn_metrics *m, size_t max_model_len)
     }
 }
 
-void qn_hist_add(struct quern_hist *h, double v)
+void qn_metrics_hist(struct quern_hist *h, double v)
 {
     size_t i = 0;
     while (i < h->n && v > h->le[i]) {
@@ -71,7 +71,7 @@ void qn_metrics_http(struct qn_metrics *m, enum qn_route route, int method, int 
 {
     int hundreds = status / 100;
     m->http[route].by_status[method][hundreds >= 1 && hundreds <= 5 ? hundreds : 0]++;
-    qn_hist_add(&m->http[route].seconds, seconds);
+    qn_metrics_hist(&m->http[route].seconds, seconds);
     m->http[route].bytes_in += (double)bytes_in;
     m->http[route].bytes_out += (double)bytes_out;
     m->http[route].n++;

@@ -37,7 +37,7 @@ struct qn_metrics {
 };
 
 void qn_metrics_init(struct qn_metrics *m, size_t max_model_len);
-void qn_hist_add(struct quern_hist *h, double v);
+void qn_metrics_hist(struct quern_hist *h, double v);
 /// One HTTP exchange that ended. method: 0 GET, 1 POST, 2 other.
 void qn_metrics_http(struct qn_metrics *m, enum qn_route route, int method, int status,
                      double seconds, uint64_t bytes_in, uint64_t bytes_out);
