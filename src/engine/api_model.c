@@ -336,8 +336,10 @@ enum quern_status quern_model_load(const struct quern_model_options *options,
     }
     enum qn_status rc = load(m, options, &e);
     if (rc != QN_OK) {
+        if (m->ckpt != NULL) { // an error of opening it names the path already
+            (void)qn_err_context(&e, rc, "model \"%s\"", options->path);
+        }
         quern_model_free(m);
-        (void)qn_err_context(&e, rc, "model \"%s\"", options->path);
         return qn_params_err(err, &e);
     }
     *out_model = m;
