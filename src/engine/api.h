@@ -4,7 +4,6 @@
 #include <quern/quern.h>
 
 #include "base/topo.h"
-#include "formats/ckpt.h"
 #include "model/model.h"
 #include "text/template.h"
 #include "text/tokenizer.h"

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "engine/params.h"
+#include "formats/ckpt.h"
 #include "kernels/cpu.h"
 
 enum {

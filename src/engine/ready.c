@@ -1,5 +1,7 @@
 #include "engine/ready.h"
 
+#include <string.h>
+
 void qn_submit_push(struct qn_submit_queue *q, struct quern_request *r)
 {
     struct quern_request *head = atomic_load_explicit(&q->head, memory_order_relaxed);
@@ -25,7 +27,8 @@ struct quern_request *qn_submit_take(struct qn_submit_queue *q)
 
 void qn_ready_init(struct qn_ready_list *l)
 {
-    *l = (struct qn_ready_list){0};
+    memset(l, 0, sizeof *l);
+    atomic_init(&l->head, NULL);
     pthread_mutex_init(&l->mutex, NULL);
 }
 

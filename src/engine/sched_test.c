@@ -249,7 +249,7 @@ static void test_SCH_05_preemption_makes_progress(void **state)
 static void test_SCH_06_prefill_steps_decode_too(void **state)
 {
     (void)state;
-    struct qn_toy toy = {0};
+    struct qn_toy toy = {.step_us = 200}; // time to look on
     struct quern_engine *e = qn_fixture_toy_engine(
         &toy, NULL, (struct quern_engine_options){.max_num_seqs = 4, .max_num_batched_tokens = 64},
         1);
@@ -257,7 +257,7 @@ static void test_SCH_06_prefill_steps_decode_too(void **state)
     assert_non_null(prompt);
     qn_fixture_prompt(prompt, 2048, 5);
     struct qn_answer *a = answers(1), *b = answers(1);
-    struct quern_request_params pa = qn_fixture_greedy(prompt, 8, 1500);
+    struct quern_request_params pa = qn_fixture_greedy(prompt, 8, 4000);
     struct quern_request_params pb = qn_fixture_greedy(prompt, 2048, 4);
     struct quern_request *ra = qn_fixture_submit(e, &pa);
     while (a->n_ids == 0) { // A decodes
