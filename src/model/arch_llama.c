@@ -130,6 +130,32 @@ enum qn_status qn_arch_qwen3(const struct qn_config *c, struct qn_desc *d, struc
     return rc == QN_OK ? qwen_windows(c, d, err) : rc;
 }
 
+// Despite the key's name, 1 in no_rope_layers means that the layer is rotated.
+static enum qn_status rotated_layers(const struct qn_config *c, const struct qn_desc *d,
+                                     size_t interval, bool *out, struct qn_err *err)
+{
+    const json_t *list = json_object_get(c->text, "no_rope_layers");
+    if (list == NULL || json_is_null(list)) {
+        for (size_t i = 0; i < d->n_layers; i++) {
+            out[i] = (i + 1) % interval != 0;
+        }
+        return QN_OK;
+    }
+    if (!json_is_array(list) || json_array_size(list) != d->n_layers) {
+        return qn_fail(err, QN_E_FORMAT, "no_rope_layers: found %s of %zu entries, expected %zu",
+                       qn_json_type_name(list), json_array_size(list), d->n_layers);
+    }
+    for (size_t i = 0; i < d->n_layers; i++) {
+        const json_t *v = json_array_get(list, i);
+        if (!json_is_integer(v) || (json_integer_value(v) != 0 && json_integer_value(v) != 1)) {
+            return qn_fail(err, QN_E_FORMAT, "no_rope_layers[%zu]: found %s, expected 0 or 1", i,
+                           json_is_integer(v) ? "another integer" : qn_json_type_name(v));
+        }
+        out[i] = json_integer_value(v) == 1;
+    }
+    return QN_OK;
+}
+
 enum qn_status qn_arch_smollm3(const struct qn_config *c, struct qn_desc *d, struct qn_err *err)
 {
     static const struct qn_desc_defaults def = {.vocab_size = 128256,
@@ -158,16 +184,22 @@ enum qn_status qn_arch_smollm3(const struct qn_config *c, struct qn_desc *d, str
     if (rc != QN_OK) {
         return rc;
     }
-    const json_t *list = json_object_get(c->text, "no_rope_layers");
-    if (json_is_array(list) && json_array_size(list) != d->n_layers) {
-        return qn_fail(err, QN_E_FORMAT, "no_rope_layers: found %zu entries, expected %zu",
-                       json_array_size(list), d->n_layers);
+    bool rotated[QN_MAX_LAYERS];
+    rc = rotated_layers(c, d, (size_t)interval, rotated, err);
+    for (size_t i = 0; rc == QN_OK && i < d->n_layers; i++) {
+        d->layers[i].rope_set = rotated[i] ? 0 : -1;
     }
-    for (size_t i = 0; i < d->n_layers; i++) {
-        // Despite the key's name, 1 means that the layer is rotated.
-        bool rope = json_is_array(list) ? json_integer_value(json_array_get(list, i)) != 0
-                                        : (int64_t)(i + 1) % interval != 0;
-        d->layers[i].rope_set = rope ? 0 : -1;
+    if (rc != QN_OK || !use_window) {
+        return rc;
     }
-    return use_window ? windows(c, 0, false, 0, d, err) : QN_OK;
+    bool kinds[QN_MAX_LAYERS], found = false;
+    size_t window = 0;
+    rc = qn_desc_window(c, 0, &window, err);
+    if (rc == QN_OK) {
+        rc = qn_desc_layer_types(c, d, kinds, &found, err);
+    }
+    for (size_t i = 0; rc == QN_OK && i < d->n_layers; i++) {
+        d->layers[i].window = (found ? kinds[i] : !rotated[i]) ? window : 0;
+    }
+    return rc;
 }

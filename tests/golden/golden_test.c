@@ -102,10 +102,10 @@ static void hold(const char *name, const char *file, enum qn_act act, double bou
 }
 
 static const char *const hf_models[] = {
-    "llama_plain",  "llama_linear", "llama_llama3",     "llama_yarn", "llama_dynamic",
-    "llama_bf16",   "llama_dtypes", "llama_own_head",   "mistral",    "qwen2",
-    "qwen2_window", "qwen3",        "qwen3_yarn",       "gemma3_old", "gemma3_new",
-    "gemma3_mm",    "smollm3",      "smollm3_interval",
+    "llama_plain",  "llama_linear", "llama_llama3",   "llama_yarn",       "llama_dynamic",
+    "llama_bf16",   "llama_dtypes", "llama_own_head", "mistral",          "qwen2",
+    "qwen2_window", "qwen3",        "qwen3_yarn",     "gemma3_old",       "gemma3_new",
+    "gemma3_mm",    "smollm3",      "smollm3_window", "smollm3_interval",
 };
 
 static const char *const bf16_models[] = {"llama_llama3", "llama_bf16", "qwen2",
@@ -198,6 +198,13 @@ static void test_gguf_twins(void **state)
     }
 }
 
+// GGUF keeps Llama 3's scaling as divisors of the frequencies.
+static void test_gguf_frequency_divisors(void **state)
+{
+    (void)state;
+    hold("llama_llama3", "twin.gguf", QN_ACT_F32, F32_BOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_LOD_10_head_dim),
         cmocka_unit_test(test_LOD_11_mixed_dtypes),
         cmocka_unit_test(test_gguf_twins),
+        cmocka_unit_test(test_gguf_frequency_divisors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

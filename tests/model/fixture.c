@@ -210,7 +210,7 @@ void fx_forget(struct fx_run *r, size_t seq)
 
 void fx_step(struct fx_run *r, const struct fx_part *parts, size_t n_parts, float *logits)
 {
-    size_t rows = 0;
+    size_t rows = 0, n_out = 0;
     MUST(n_parts <= r->max_seqs, "%zu parts", n_parts);
     for (size_t i = 0; i < n_parts; i++) {
         const struct fx_part *p = &parts[i];
@@ -222,12 +222,14 @@ void fx_step(struct fx_run *r, const struct fx_part *parts, size_t n_parts, floa
                                            .blocks = r->tables + p->seq * r->n_groups};
         for (size_t j = 0; j < p->n; j++, rows++) {
             r->tokens[rows] = p->tokens[j];
-            r->out_rows[rows] = (int32_t)rows;
+            if (j + p->n_out >= p->n) {
+                r->out_rows[n_out++] = (int32_t)rows;
+            }
         }
     }
     const struct qn_batch b = {.n_rows = rows,
                                .n_seqs = n_parts,
-                               .n_out = rows,
+                               .n_out = n_out,
                                .tokens = r->tokens,
                                .seqs = r->seqs,
                                .out_rows = r->out_rows,
@@ -244,8 +246,8 @@ void fx_feed(struct fx_run *r, size_t seq, const int32_t *tokens, size_t n, size
 {
     const size_t vocab = qn_model_info(r->m)->vocab_size;
     for (size_t at = 0; at < n; at += chunk) {
-        const struct fx_part part = {
-            .seq = seq, .tokens = tokens + at, .n = n - at < chunk ? n - at : chunk};
+        const size_t some = n - at < chunk ? n - at : chunk;
+        const struct fx_part part = {.seq = seq, .tokens = tokens + at, .n = some, .n_out = some};
         fx_step(r, &part, 1, logits + at * vocab);
     }
 }

@@ -32,8 +32,9 @@ struct fx_part {
     size_t seq;
     const int32_t *tokens;
     size_t n;
+    size_t n_out; ///< logits are wanted for this many of them, the last ones
 };
-/// One step over the parts; logits [sum of n][vocab], a row for every token.
+/// One step over the parts; logits [sum of n_out][vocab].
 void fx_step(struct fx_run *r, const struct fx_part *parts, size_t n_parts, float *logits);
 /// Positions of a sequence already fed.
 size_t fx_position(const struct fx_run *r, size_t seq);

@@ -98,9 +98,18 @@ static void same(const struct fixture *x, const float *got, const float *want, s
 
 typedef void check_fn(const struct fixture *x, const struct fx_model *f, const struct seqs *s);
 
+// Emulated machines take one fixture of each activation and container kind.
+static bool skipped(size_t i)
+{
+    return getenv("QUERN_CHECK_SMALL") != NULL && i != 1 && i != 2 && i != 7;
+}
+
 static void each(check_fn *check)
 {
     for (size_t i = 0; i < N_FIXTURES; i++) {
+        if (skipped(i)) {
+            continue;
+        }
         struct fx_model f;
         fx_open(&f, fixtures[i].path, fixtures[i].act);
         struct seqs *s = make_seqs(&f);
@@ -143,7 +152,8 @@ static void check_batches(const struct fixture *x, const struct fx_model *f, con
             size_t rows = 0;
             for (size_t i = 0; i < batches[b]; i++) {
                 size_t seq = batches[b] - 1 - i; // the first sequence last
-                parts[i] = (struct fx_part){.seq = seq, .tokens = s->tokens[seq], .n = s->n[seq]};
+                parts[i] = (struct fx_part){
+                    .seq = seq, .tokens = s->tokens[seq], .n = s->n[seq], .n_out = s->n[seq]};
                 rows += s->n[seq];
             }
             float *got = fx_floats(rows * s->vocab);
@@ -167,7 +177,8 @@ static void test_batches(void **state)
     each(check_batches);
 }
 
-// Sequences join, advance by random chunks, leave and start anew, in random company.
+// Sequences join, advance by random chunks, leave and start anew, in random company; logits are
+// wanted for some of the rows.
 static void check_traffic(const struct fixture *x, const struct fx_model *f, const struct seqs *s)
 {
     enum {
@@ -191,16 +202,18 @@ static void check_traffic(const struct fixture *x, const struct fx_model *f, con
             if (n == 0 || fx_random(&seed) % 4 == 0) {
                 continue;
             }
-            at[n_parts] = pos;
-            parts[n_parts++] = (struct fx_part){.seq = seq, .tokens = s->tokens[seq] + pos, .n = n};
+            const size_t n_out = fx_random(&seed) % (n + 1); // sometimes none
+            at[n_parts] = pos + n - n_out;
+            parts[n_parts++] = (struct fx_part){
+                .seq = seq, .tokens = s->tokens[seq] + pos, .n = n, .n_out = n_out};
             rows += n;
         }
         fx_step(r, parts, n_parts, got);
         size_t row = 0;
         for (size_t i = 0; i < n_parts; i++) {
             same(x, got + row * s->vocab, s->want[parts[i].seq] + at[i] * s->vocab,
-                 parts[i].n * s->vocab, "step and sequence", step, parts[i].seq);
-            row += parts[i].n;
+                 parts[i].n_out * s->vocab, "step and sequence", step, parts[i].seq);
+            row += parts[i].n_out;
         }
     }
     fx_run_free(r);
@@ -213,7 +226,7 @@ static void test_joining_and_leaving(void **state)
     each(check_traffic);
 }
 
-// Only the rows that are asked for, and only their logits, whatever else is computed.
+// Contexts of several spans of attention.
 static void check_long(const struct fixture *x, const struct fx_model *f)
 {
     static const struct {
@@ -250,6 +263,9 @@ static void test_long_sequences(void **state)
     (void)state;
     for (size_t i = 0; i < N_FIXTURES; i++) {
         struct fx_model f;
+        if (skipped(i)) {
+            continue;
+        }
         fx_open(&f, fixtures[i].path, fixtures[i].act);
         check_long(&fixtures[i], &f);
         fx_close(&f);

@@ -105,6 +105,10 @@ MODELS = {
     "smollm3": config("SmolLM3ForCausalLM", "smollm3", tie_word_embeddings=True,
                       num_hidden_layers=4, rope_theta=5e5, no_rope_layers=[1, 0, 1, 0],
                       pad_token_id=0),
+    # Layers without rotation slide.
+    "smollm3_window": config("SmolLM3ForCausalLM", "smollm3", tie_word_embeddings=True,
+                             num_hidden_layers=3, rope_theta=5e5, no_rope_layers=[1, 0, 1],
+                             use_sliding_window=True, sliding_window=6, pad_token_id=0),
     "smollm3_interval": config("SmolLM3ForCausalLM", "smollm3", tie_word_embeddings=False,
                                num_hidden_layers=4, torch_dtype="bfloat16", rope_theta=5e5,
                                no_rope_layer_interval=4, attention_bias=True, pad_token_id=0),
@@ -274,6 +278,15 @@ def encode(w: np.ndarray, kind, rng) -> tuple:
     return raw, gguf.quants.dequantize(raw, kind).astype(np.float32)
 
 
+def frequency_divisors(cfg: dict, head_dim: int) -> np.ndarray:
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+    hf = transformers.AutoConfig.for_model(
+        cfg["model_type"], **{k: v for k, v in cfg.items() if k != "model_type"})
+    scaled, _ = ROPE_INIT_FUNCTIONS[cfg["rope_scaling"]["rope_type"]](hf, "cpu")
+    plain = cfg["rope_theta"] ** -(np.arange(0, head_dim, 2) / head_dim)
+    return (plain / scaled.double().numpy()).astype(np.float32)
+
+
 def write_gguf(path: pathlib.Path, cfg: dict, weights: dict, kinds) -> dict:
     """Write a GGUF file; returns the weights in Hugging Face order as the file means them."""
     arch = "gemma3" if "gemma3" in cfg["model_type"] else "llama"
@@ -300,6 +313,8 @@ def write_gguf(path: pathlib.Path, cfg: dict, weights: dict, kinds) -> dict:
     else:
         out.add_rope_dimension_count(head_dim)
         out.add_rope_freq_base(cfg.get("rope_theta", 10000.0))
+        if cfg.get("rope_scaling"):  # divisors of the frequencies, one for each pair
+            out.add_tensor("rope_freqs.weight", frequency_divisors(cfg, head_dim))
     rng = np.random.default_rng(7)
     meant = {}
     for key, tensor in weights.items():
@@ -328,7 +343,7 @@ def write_gguf(path: pathlib.Path, cfg: dict, weights: dict, kinds) -> dict:
 
 
 def make_twin(root: pathlib.Path, source: str) -> None:
-    """The same f32 weights as a GGUF file."""
+    """The same weights as a GGUF file, in f32."""
     from safetensors.torch import load_file
     cfg = json.loads((root / source / "config.json").read_text())
     weights = load_file(root / source / "model.safetensors")
@@ -400,7 +415,7 @@ def main() -> None:
             make_model(name, cfg, args.out)
     if wanted("gemma3_mm"):
         make_multimodal(args.out)
-    for name in ("llama_plain", "gemma3_old"):
+    for name in ("llama_plain", "gemma3_old", "llama_llama3"):
         if wanted(name):
             make_twin(args.out, name)
     for name, (cfg, kinds) in QUANTISED.items():
