@@ -68,8 +68,10 @@ MODELS = {
                            rope_scaling={"rope_type": "llama3", "factor": 8.0,
                                          "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                          "original_max_position_embeddings": 32}),
+    # The bounds of the blend are kept as they are, not rounded to whole pairs.
     "llama_yarn": config(*LLAMA, tie_word_embeddings=False, head_dim=20,
                          rope_parameters={"rope_type": "yarn", "factor": 8.0, "rope_theta": 900.0,
+                                          "truncate": False, "beta_fast": 8.0,
                                           "original_max_position_embeddings": 32}),
     "llama_dynamic": config(*LLAMA, tie_word_embeddings=True, torch_dtype="float16",
                             max_position_embeddings=64,
@@ -192,6 +194,21 @@ def own_head(weights: dict) -> None:
 
 
 CHANGES = {"llama_dtypes": mixed_dtypes, "llama_own_head": own_head}
+SHARDS = {"mistral": 2}
+
+
+def write_weights(folder: pathlib.Path, weights: dict, shards: int) -> None:
+    if shards == 1:
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        return
+    where = {key: f"model-{i % shards + 1:05}-of-{shards:05}.safetensors"
+             for i, key in enumerate(weights)}
+    for file in sorted(set(where.values())):
+        part = {key: w for key, w in weights.items() if where[key] == file}
+        save_file(part, folder / file, metadata={"format": "pt"})
+    size = sum(w.numel() * w.element_size() for w in weights.values())
+    index = {"metadata": {"total_size": size}, "weight_map": where}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 
 def make_model(name: str, cfg: dict, root: pathlib.Path) -> None:
@@ -203,7 +220,7 @@ def make_model(name: str, cfg: dict, root: pathlib.Path) -> None:
         transformers.AutoConfig.from_pretrained(folder), attn_implementation="eager")
     weights = random_weights(model, name, DTYPES[cfg["torch_dtype"]])
     CHANGES.get(name, lambda w: None)(weights)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    write_weights(folder, weights, SHARDS.get(name, 1))
     tokens = tokens_of(name, cfg["vocab_size"])
     write_golden(folder, tokens, logits_of(reference(folder), tokens))
 
@@ -241,6 +258,7 @@ LLAMA_NORM = {"post_attention_layernorm": "ffn_norm"}
 GEMMA_NORMS = {"post_attention_layernorm": "post_attention_norm",
                "pre_feedforward_layernorm": "ffn_norm",
                "post_feedforward_layernorm": "post_ffw_norm"}
+INTERLEAVED = ("llama", "smollm3")
 Q = gguf.GGMLQuantizationType
 
 
@@ -289,7 +307,7 @@ def frequency_divisors(cfg: dict, head_dim: int) -> np.ndarray:
 
 def write_gguf(path: pathlib.Path, cfg: dict, weights: dict, kinds) -> dict:
     """Write a GGUF file; returns the weights in Hugging Face order as the file means them."""
-    arch = "gemma3" if "gemma3" in cfg["model_type"] else "llama"
+    arch = cfg["model_type"].removesuffix("_text")
     heads, kv = cfg["num_attention_heads"], cfg["num_key_value_heads"]
     out = gguf.GGUFWriter(path, arch)
     head_dim = cfg.get("head_dim", cfg["hidden_size"] // heads)
@@ -308,8 +326,9 @@ def write_gguf(path: pathlib.Path, cfg: dict, weights: dict, kinds) -> dict:
         out.add_rope_freq_base(cfg["rope_theta"])
         out.add_float32("gemma3.rope.freq_base_swa", cfg["rope_local_base_freq"])
         out.add_uint32("gemma3.attention.sliding_window_pattern", cfg["sliding_window_pattern"])
-        out.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        out.add_rope_scaling_factor(cfg["rope_scaling"]["factor"])
+        if cfg.get("rope_scaling"):
+            out.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+            out.add_rope_scaling_factor(cfg["rope_scaling"]["factor"])
     else:
         out.add_rope_dimension_count(head_dim)
         out.add_rope_freq_base(cfg.get("rope_theta", 10000.0))
@@ -321,7 +340,7 @@ def write_gguf(path: pathlib.Path, cfg: dict, weights: dict, kinds) -> dict:
         w = tensor.float().numpy()
         kind = kinds(key, w)
         order = heads if "q_proj" in key else kv if "k_proj" in key else 0
-        if arch == "llama" and order:
+        if arch in INTERLEAVED and order:
             w = interleave(w, order)
         if arch == "gemma3" and "norm" in key:
             w = w + np.float32(1.0)
@@ -331,7 +350,7 @@ def write_gguf(path: pathlib.Path, cfg: dict, weights: dict, kinds) -> dict:
             continue
         raw, values = encode(w, kind, rng)
         out.add_tensor(gguf_name(key, arch), raw, raw_dtype=kind)
-        if arch == "llama" and order:  # back to half-split order
+        if arch in INTERLEAVED and order:  # back to half-split order
             d = values.shape[0] // order
             values = values.reshape(order, d // 2, 2, -1).swapaxes(1, 2).reshape(values.shape)
         meant[key] = torch.from_numpy(values.copy())
@@ -343,11 +362,16 @@ def write_gguf(path: pathlib.Path, cfg: dict, weights: dict, kinds) -> dict:
 
 
 def make_twin(root: pathlib.Path, source: str) -> None:
-    """The same weights as a GGUF file, in f32."""
+    """The same weights as a GGUF file: matrices in their own type, the rest in f32."""
     from safetensors.torch import load_file
     cfg = json.loads((root / source / "config.json").read_text())
     weights = load_file(root / source / "model.safetensors")
-    write_gguf(root / source / "twin.gguf", cfg, weights, lambda key, w: None)
+    bf16 = cfg["torch_dtype"] == "bfloat16"
+    write_gguf(root / source / "twin.gguf", cfg, weights,
+               lambda key, w: Q.BF16 if bf16 and w.ndim == 2 else None)
+
+
+TWINS = ("llama_plain", "gemma3_old", "llama_llama3", "qwen2", "qwen3", "smollm3_interval")
 
 
 # Block types by tensor: q, k, v and gate, up of one kind in some layers and not in others, so that
@@ -366,6 +390,10 @@ def mixed(key: str, w: np.ndarray):
     return Q.Q4_1
 
 
+def q4_0(key: str, w: np.ndarray):
+    return None if w.ndim != 2 else Q.Q8_0 if "embed" in key else Q.Q4_0
+
+
 def k_quants(key: str, w: np.ndarray):
     if w.ndim != 2:
         return None
@@ -379,6 +407,10 @@ QUANTISED = {
     "gguf_k": (config(*LLAMA, tie_word_embeddings=True, hidden_size=256, head_dim=32,
                       num_attention_heads=8, intermediate_size=256, vocab_size=128,
                       num_hidden_layers=2), k_quants),
+    # Windows, folded norms and keys in half-split order.
+    "gguf_gemma3": (gemma3(hidden_size=64, intermediate_size=96, rope_theta=1e6, vocab_size=131,
+                           num_hidden_layers=3, rope_local_base_freq=100.0,
+                           sliding_window_pattern=3), q4_0),
 }
 
 
@@ -415,7 +447,7 @@ def main() -> None:
             make_model(name, cfg, args.out)
     if wanted("gemma3_mm"):
         make_multimodal(args.out)
-    for name in ("llama_plain", "gemma3_old", "llama_llama3"):
+    for name in TWINS:
         if wanted(name):
             make_twin(args.out, name)
     for name, (cfg, kinds) in QUANTISED.items():
