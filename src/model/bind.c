@@ -212,6 +212,7 @@ static enum qn_status read_bias(const struct binder *b, size_t layer, const char
     for (size_t i = 0; rc == QN_OK && i < n; i++) {
         out[i] = v[qn_stored_row(order, i)];
     }
+    b->m->info.n_params += rc == QN_OK ? n : 0;
     return rc;
 }
 

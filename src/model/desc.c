@@ -234,9 +234,13 @@ enum qn_status qn_desc_layer_types(const struct qn_config *c, const struct qn_de
                                    bool *out_found, struct qn_err *err)
 {
     const json_t *types = json_object_get(c->text, "layer_types");
-    *out_found = json_is_array(types);
+    *out_found = types != NULL && !json_is_null(types);
     if (!*out_found) {
         return QN_OK;
+    }
+    if (!json_is_array(types)) {
+        return qn_fail(err, QN_E_FORMAT, "layer_types: found %s, expected a list",
+                       qn_json_type_name(types));
     }
     if (json_array_size(types) != d->n_layers) {
         return qn_fail(err, QN_E_FORMAT, "layer_types: found %zu entries, expected %zu",

@@ -19,6 +19,20 @@ static const json_t *rope_object(const struct qn_config *c)
     return json_is_object(o) ? o : NULL;
 }
 
+// Anything but an object, null or nothing is a mistake that would pass for "no scaling".
+static enum qn_status check_objects(const struct qn_config *c, struct qn_err *err)
+{
+    static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *o = json_object_get(c->text, keys[i]);
+        if (o != NULL && !json_is_object(o) && !json_is_null(o)) {
+            return qn_fail(err, QN_E_FORMAT, "key \"%s\": found %s, expected an object or null",
+                           keys[i], qn_json_type_name(o));
+        }
+    }
+    return QN_OK;
+}
+
 bool qn_rope_is_per_type(const struct qn_config *c)
 {
     const json_t *o = rope_object(c);
@@ -244,11 +258,18 @@ enum qn_status qn_rope_add(const struct qn_config *c, const char *layer_type, do
     struct params p = {.c = c, .type = "default", .theta = theta, .max_position = d->max_position};
     double partial = 1;
     bool interleaved = false, inside = false;
+    enum qn_status rc = check_objects(c, err);
+    if (rc != QN_OK) {
+        return rc;
+    }
     p.o = only_default ? NULL : rope_object(c);
     if (p.o != NULL && layer_type != NULL) {
         p.o = json_object_get(p.o, layer_type);
+        if (!json_is_object(p.o)) {
+            return qn_fail(err, QN_E_FORMAT, "rope_parameters: found none for \"%s\"", layer_type);
+        }
     }
-    enum qn_status rc = qn_json_get_str(p.o, "type", &p.type, NULL, err);
+    rc = qn_json_get_str(p.o, "type", &p.type, NULL, err);
     rc = rc == QN_OK ? qn_json_get_str(p.o, "rope_type", &p.type, NULL, err) : rc;
     if (!only_default) {
         rc = rc == QN_OK ? qn_json_get_num(p.o, "rope_theta", &p.theta, &inside, err) : rc;

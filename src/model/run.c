@@ -104,7 +104,7 @@ void qn_run_free(struct qn_run *r)
     if (r == NULL) {
         return;
     }
-    for (size_t g = 0; r->pools != NULL && g < r->m->n_groups; g++) {
+    for (size_t g = 0; r->pools != NULL && r->n_blocks != NULL && g < r->m->n_groups; g++) {
         qn_pages_free(r->pools[g], pool_bytes(r, g), QN_MEM_KV);
     }
     qn_pages_free(r->mem, r->mem_bytes, QN_MEM_ACTIVATIONS);
