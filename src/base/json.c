@@ -8,14 +8,69 @@
 
 // jansson's lexer ignores a failed allocation of its buffer and then reads past it. While it
 // parses, such a failure therefore jumps out of it, and what it had allocated is released from this
-// list.
+// set: open addressing, at most half full, as a parse that fails frees every value one by one.
 struct watch {
-    void **p;
-    size_t n, cap;
+    void **slots;
+    size_t n, cap; // cap is 0 or a power of two
     jmp_buf env;
 };
 
 static _Thread_local struct watch *t_watch;
+
+static size_t home(const struct watch *w, const void *p)
+{
+    return (size_t)(((uint64_t)(uintptr_t)p * 0x9e3779b97f4a7c15u) >> 20) & (w->cap - 1);
+}
+
+static void watch_add(struct watch *w, void *p)
+{
+    size_t i = home(w, p);
+    while (w->slots[i] != NULL) {
+        i = (i + 1) & (w->cap - 1);
+    }
+    w->slots[i] = p;
+}
+
+static bool watch_grow(struct watch *w)
+{
+    struct watch bigger = {.n = w->n, .cap = w->cap == 0 ? 128 : w->cap * 2};
+    bigger.slots = calloc(bigger.cap, sizeof *bigger.slots);
+    if (bigger.slots == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < w->cap; i++) {
+        if (w->slots[i] != NULL) {
+            watch_add(&bigger, w->slots[i]);
+        }
+    }
+    free(w->slots);
+    w->slots = bigger.slots;
+    w->cap = bigger.cap;
+    return true;
+}
+
+static void watch_remove(struct watch *w, const void *p)
+{
+    if (w->cap == 0) {
+        return;
+    }
+    size_t mask = w->cap - 1, i = home(w, p);
+    while (w->slots[i] != p) {
+        if (w->slots[i] == NULL) {
+            return; // from before this parse
+        }
+        i = (i + 1) & mask;
+    }
+    // close the gap, so that no search ends early at it
+    for (size_t j = (i + 1) & mask; w->slots[j] != NULL; j = (j + 1) & mask) {
+        if (((j - home(w, w->slots[j])) & mask) >= ((j - i) & mask)) {
+            w->slots[i] = w->slots[j];
+            i = j;
+        }
+    }
+    w->slots[i] = NULL;
+    w->n--;
+}
 
 static void *json_alloc(size_t n_bytes)
 {
@@ -23,36 +78,22 @@ static void *json_alloc(size_t n_bytes)
     if (w == NULL) {
         return malloc(n_bytes);
     }
-    if (w->n == w->cap) {
-        size_t cap = w->cap == 0 ? 64 : w->cap * 2;
-        void **list = realloc(w->p, cap * sizeof *list);
-        if (list == NULL) {
-            longjmp(w->env, 1);
-        }
-        w->p = list;
-        w->cap = cap;
+    if (w->n >= w->cap / 2 && !watch_grow(w)) {
+        longjmp(w->env, 1);
     }
     void *p = malloc(n_bytes);
     if (p == NULL) {
         longjmp(w->env, 1);
     }
-    w->p[w->n++] = p;
+    watch_add(w, p);
+    w->n++;
     return p;
 }
 
-// Searches backwards: what is freed while parsing (a key, a buffer) is as old as the value behind
-// it is long.
 static void json_release(void *p)
 {
-    struct watch *w = t_watch;
-    for (size_t i = w != NULL ? w->n : 0; i-- > 0;) {
-        if (w->p[i] == p) {
-            w->p[i] = NULL;
-            break;
-        }
-    }
-    while (w != NULL && w->n > 0 && w->p[w->n - 1] == NULL) {
-        w->n--;
+    if (t_watch != NULL && p != NULL) {
+        watch_remove(t_watch, p);
     }
     free(p);
 }
@@ -72,13 +113,13 @@ static json_t *load_watched(const char *text, size_t n, json_error_t *je, bool *
     if (setjmp(w.env) == 0) {
         v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, je);
     } else {
-        for (size_t i = 0; i < w.n; i++) {
-            free(w.p[i]);
+        for (size_t i = 0; i < w.cap; i++) {
+            free(w.slots[i]);
         }
         *out_no_memory = true;
     }
     t_watch = NULL;
-    free(w.p);
+    free(w.slots);
     return v;
 }
 

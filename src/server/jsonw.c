@@ -126,3 +126,60 @@ void qn_jw_float(struct qn_buf *out, float v)
         qn_buf_puts(out, ".0");
     }
 }
+
+static void write_real(struct qn_buf *out, double v)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", v);
+    qn_buf_puts(out, text);
+    if (strpbrk(text, ".e") == NULL) {
+        qn_buf_puts(out, ".0"); // it stays a real number
+    }
+}
+
+void qn_jw_value(struct qn_buf *out, const json_t *v)
+{
+    switch (json_typeof(v)) {
+    case JSON_OBJECT: {
+        const char *key = NULL, *between = "";
+        json_t *member = NULL;
+        qn_buf_putc(out, '{');
+        json_object_foreach((json_t *)v, key, member)
+        {
+            qn_buf_puts(out, between);
+            qn_jw_cstr(out, key);
+            qn_buf_putc(out, ':');
+            qn_jw_value(out, member);
+            between = ",";
+        }
+        qn_buf_putc(out, '}');
+        break;
+    }
+    case JSON_ARRAY:
+        qn_buf_putc(out, '[');
+        for (size_t i = 0; i < json_array_size(v); i++) {
+            qn_buf_puts(out, i > 0 ? "," : "");
+            qn_jw_value(out, json_array_get(v, i));
+        }
+        qn_buf_putc(out, ']');
+        break;
+    case JSON_STRING:
+        qn_jw_str(out, json_string_value(v), json_string_length(v));
+        break;
+    case JSON_INTEGER:
+        qn_buf_printf(out, "%lld", (long long)json_integer_value(v));
+        break;
+    case JSON_REAL:
+        write_real(out, json_real_value(v));
+        break;
+    case JSON_TRUE:
+        qn_buf_puts(out, "true");
+        break;
+    case JSON_FALSE:
+        qn_buf_puts(out, "false");
+        break;
+    case JSON_NULL:
+        qn_buf_puts(out, "null");
+        break;
+    }
+}

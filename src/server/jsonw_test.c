@@ -76,12 +76,27 @@ static void test_floats(void **state)
     }
 }
 
+static void test_values(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"a\":[1,-2.5,1.0,\"h\\u0000\xc3\xa9\",true,false,null,{}],\"b\":{}}";
+    json_t *v = json_loads(text, JSON_ALLOW_NUL, NULL);
+    struct qn_buf b = {0};
+    assert_non_null(v);
+    qn_jw_value(&b, v);
+    assert_string_equal(b.data, text);
+    qn_buf_done(&b);
+    json_decref(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strings),
         cmocka_unit_test(test_REQ_09_ill_formed_bytes),
         cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/call.h"
+#include "server/jsonw.h"
 
 // A text part, a list of text parts (joined by newlines, as templates of text models want one
 // string), a string, or null.
@@ -120,22 +121,25 @@ static json_t *one_message(const json_t *m, size_t i, size_t *bytes, struct qn_a
     }
     json_t *text = content_string(content, i, err);
     json_t *copy = text != NULL ? json_copy((json_t *)m) : NULL;
-    if (copy == NULL) {
-        json_decref(text);
-        qn_api_fail(err, 503, NULL, NULL, "could not allocate a message");
-        return NULL;
-    }
+    // jansson leaves out what it has no memory for
+    bool ok = copy != NULL && json_object_size(copy) == json_object_size(m);
     *bytes += json_string_length(text);
-    json_object_set_new(copy, "content", text);
-    if (qn_field(copy, "tool_calls") == NULL) {
+    ok = json_object_set_new(copy, "content", text) == 0 && ok;
+    if (ok && qn_field(copy, "tool_calls") == NULL) {
         json_object_del(copy, "tool_calls");
     }
     // half of the templates read one name, half the other
     json_t *thought = json_object_get(copy, "reasoning_content");
+    json_t *other = json_object_get(copy, "reasoning");
     if (json_is_string(thought)) {
-        json_object_set(copy, "reasoning", thought);
-    } else if (json_is_string(json_object_get(copy, "reasoning"))) {
-        json_object_set(copy, "reasoning_content", json_object_get(copy, "reasoning"));
+        ok = ok && json_object_set(copy, "reasoning", thought) == 0;
+    } else if (json_is_string(other)) {
+        ok = ok && json_object_set(copy, "reasoning_content", other) == 0;
+    }
+    if (!ok) {
+        qn_api_fail(err, 503, NULL, NULL, "could not allocate a message");
+        json_decref(copy);
+        return NULL;
     }
     return copy;
 }
@@ -170,12 +174,11 @@ static json_t *template_kwargs(const struct qn_server *s, const json_t *body,
     static const char *const efforts[] = {"none", "minimal", "low", "medium",
                                           "high", "xhigh",   "max"};
     char buf[64];
-    json_t *out = s->chat_kwargs != NULL ? json_deep_copy(s->chat_kwargs) : json_object();
+    json_t *out = s->chat_kwargs != NULL ? json_copy(s->chat_kwargs) : json_object();
     const json_t *own = qn_field(body, "chat_template_kwargs");
     const json_t *effort = qn_field(body, "reasoning_effort");
-    if (out == NULL) {
-        qn_api_fail(err, 503, NULL, NULL, "could not allocate chat_template_kwargs");
-        return NULL;
+    if (out == NULL || json_object_size(out) != json_object_size(s->chat_kwargs)) {
+        goto no_memory;
     }
     if (effort != NULL) {
         bool known = false;
@@ -190,9 +193,11 @@ static json_t *template_kwargs(const struct qn_server *s, const json_t *body,
                         qn_value_text(effort, buf));
             goto fail;
         }
-        json_object_set(out, "reasoning_effort", (json_t *)effort);
-        json_object_set_new(out, "enable_thinking",
-                            json_boolean(strcmp(json_string_value(effort), "none") != 0));
+        bool think = strcmp(json_string_value(effort), "none") != 0;
+        if (json_object_set(out, "reasoning_effort", (json_t *)effort) != 0 ||
+            json_object_set_new(out, "enable_thinking", json_boolean(think)) != 0) {
+            goto no_memory;
+        }
     }
     if (own != NULL) {
         if (!json_is_object(own)) {
@@ -210,9 +215,13 @@ static json_t *template_kwargs(const struct qn_server *s, const json_t *body,
                 goto fail;
             }
         }
-        json_object_update(out, (json_t *)own);
+        if (json_object_update(out, (json_t *)own) != 0) {
+            goto no_memory;
+        }
     }
     return out;
+no_memory:
+    qn_api_fail(err, 503, NULL, NULL, "could not allocate chat_template_kwargs");
 fail:
     json_decref(out);
     return NULL;
@@ -289,7 +298,7 @@ bool qn_chat_render(const struct qn_server *s, const json_t *body, int64_t max_t
     bool add = true, final = false;
     const json_t *tools = NULL;
     json_t *messages = NULL, *kwargs = NULL, *chat = NULL;
-    char *text = NULL;
+    struct qn_buf text = {0};
     size_t bytes = 0;
     bool ok = false;
     if (qn_field(body, "chat_template") != NULL) {
@@ -318,22 +327,24 @@ bool qn_chat_render(const struct qn_server *s, const json_t *body, int64_t max_t
         json_pack("{s:O, s:b, s:b, s:O, s:O*, s:O*}", "messages", messages, "add_generation_prompt",
                   add, "continue_final_message", final, "chat_template_kwargs", kwargs, "tools",
                   tools, "documents", qn_field(body, "documents"));
-    text = chat != NULL ? json_dumps(chat, JSON_COMPACT) : NULL;
-    if (text == NULL) {
+    if (chat != NULL) {
+        qn_jw_value(&text, chat);
+    }
+    if (chat == NULL || text.failed) {
         qn_api_fail(err, 503, NULL, NULL, "could not allocate the conversation");
         goto done;
     }
     struct quern_error q = {0};
     int32_t *ids = NULL;
     size_t n = 0;
-    if (quern_chat_prompt(s->model, text, strlen(text), NULL, &ids, &n, &q) != QUERN_OK) {
+    if (quern_chat_prompt(s->model, text.data, text.len, NULL, &ids, &n, &q) != QUERN_OK) {
         qn_api_fail_quern(err, &q, "messages");
         goto done;
     }
     *out_add_generation = add;
     ok = qn_ids_own(ids, n, out_ids, out_n, err);
 done:
-    free(text);
+    qn_buf_done(&text);
     json_decref(chat);
     json_decref(kwargs);
     json_decref(messages);

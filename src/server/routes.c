@@ -276,7 +276,10 @@ static bool check_route(struct qn_call *call, const struct qn_http_head *head)
     struct qn_server *s = call->server;
     char *buf = malloc(head->path.n + 1);
     size_t n = 0;
-    const char *path = buf != NULL ? own_path(s, head, buf, &n) : NULL;
+    if (buf == NULL) {
+        return qn_api_fail(&call->err, 503, NULL, NULL, "could not allocate the path");
+    }
+    const char *path = own_path(s, head, buf, &n);
     const struct route *r = path != NULL ? find_route(path, n) : NULL;
     bool ok = true;
     if (!qn_origin_allows_key(s->opt, head, path != NULL ? path : "/v1")) {
@@ -297,6 +300,8 @@ static bool check_route(struct qn_call *call, const struct qn_http_head *head)
         size_t skip = strlen(model_route.path);
         call->n_model_path = n - skip;
         call->model_path = strdup(path + skip);
+        ok = call->model_path != NULL ||
+             qn_api_fail(&call->err, 503, NULL, NULL, "could not allocate the model's name");
     }
     if (r != NULL) {
         call->route = r->id;

@@ -18,8 +18,10 @@ bool qn_body_parse(struct qn_call *call)
         return qn_api_fail(&call->err, 400, NULL, NULL, "body: found nothing, expected an object");
     }
     struct qn_err err = {0};
-    if (qn_json_parse(call->body, call->n_body, MAX_JSON_DEPTH, &call->root, &err) != QN_OK) {
-        return qn_api_fail(&call->err, 400, NULL, NULL, "body: %.400s", err.msg);
+    enum qn_status rc = qn_json_parse(call->body, call->n_body, MAX_JSON_DEPTH, &call->root, &err);
+    if (rc != QN_OK) {
+        return qn_api_fail(&call->err, rc == QN_E_NOMEM ? 503 : 400, NULL, NULL, "body: %.400s",
+                           err.msg);
     }
     free(call->body); // the tree holds copies
     call->body = NULL;

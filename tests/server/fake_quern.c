@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "fail_alloc.h"
 #include "quern/quern.h"
 
 enum {
@@ -56,6 +57,7 @@ struct quern_request {
     uint64_t key, submit_ns, first_ns;
     struct choice *choices;
     struct quern_logprob *prompt_rows;
+    struct qn_buf told; // the text of the last delta
     size_t next_choice;
 };
 
@@ -102,6 +104,7 @@ void quern_free(void *p)
 enum quern_status quern_model_load(const struct quern_model_options *o, struct quern_model **out,
                                    struct quern_error *err)
 {
+    FAIL_ALLOC_EXEMPT;
     static const int32_t eos[] = {EOS};
     struct timespec ts = {fake_config.load_ms / 1000, (long)(fake_config.load_ms % 1000) * 1000000};
     nanosleep(&ts, NULL);
@@ -172,6 +175,7 @@ enum quern_status quern_tokenize(const struct quern_model *m, const char *text, 
                                  unsigned flags, int32_t **out_ids, size_t *out_n,
                                  struct quern_error *err)
 {
+    FAIL_ALLOC_EXEMPT;
     (void)m;
     (void)err;
     int32_t *ids = malloc((n + 1) * sizeof *ids);
@@ -191,6 +195,7 @@ enum quern_status quern_detokenize(const struct quern_model *m, const int32_t *i
                                    bool skip_special, char **out_text, size_t *out_n,
                                    struct quern_error *err)
 {
+    FAIL_ALLOC_EXEMPT;
     (void)err;
     struct qn_buf b = {0};
     for (size_t i = 0; i < n; i++) {
@@ -211,6 +216,7 @@ enum quern_status quern_chat_prompt(const struct quern_model *m, const char *jso
                                     char **out_text, int32_t **out_ids, size_t *out_n,
                                     struct quern_error *err)
 {
+    FAIL_ALLOC_EXEMPT;
     if (fake_config.no_template) {
         return fail(err, QUERN_E_UNSUPPORTED, "",
                     "the model has no chat template; give one with --chat-template FILE");
@@ -405,6 +411,7 @@ static void step_request(struct quern_engine *e, struct quern_request *r)
 
 static void *engine_main(void *arg)
 {
+    FAIL_ALLOC_EXEMPT;
     struct quern_engine *e = arg;
     pthread_mutex_lock(&e->lock);
     while (!e->stop) {
@@ -438,6 +445,7 @@ static void *engine_main(void *arg)
 enum quern_status quern_engine_new(struct quern_model *m, const struct quern_engine_options *o,
                                    struct quern_engine **out, struct quern_error *err)
 {
+    FAIL_ALLOC_EXEMPT;
     (void)err;
     struct quern_engine *e = calloc(1, sizeof *e);
     e->model = m;
@@ -497,6 +505,7 @@ static void read_script(struct quern_request *r)
 enum quern_status quern_engine_submit(struct quern_engine *e, const struct quern_request_params *p,
                                       struct quern_request **out, struct quern_error *err)
 {
+    FAIL_ALLOC_EXEMPT;
     size_t waiting = 0;
     pthread_mutex_lock(&e->lock);
     for (const struct quern_request *r = e->all; r != NULL; r = r->next) {
@@ -566,6 +575,7 @@ static void abort_locked(struct quern_engine *e, struct quern_request *r)
 
 void quern_engine_abort(struct quern_engine *e, struct quern_request *r)
 {
+    FAIL_ALLOC_EXEMPT;
     pthread_mutex_lock(&e->lock);
     abort_locked(e, r);
     news(e, r);
@@ -587,6 +597,7 @@ struct quern_request *quern_engine_next(struct quern_engine *e)
 
 bool quern_request_read(struct quern_request *r, struct quern_delta *out)
 {
+    FAIL_ALLOC_EXEMPT;
     bool found = false;
     pthread_mutex_lock(&r->engine->lock);
     for (size_t i = 0; i < r->p.n && !found; i++) {
@@ -597,9 +608,13 @@ bool quern_request_read(struct quern_request *r, struct quern_delta *out)
             continue;
         }
         size_t k = r->p.sampling.logprobs > 0 ? (size_t)r->p.sampling.logprobs : 0;
+        qn_buf_clear(&r->told); // the choice's own buffer may move while the delta is used
+        if (c->text.len > c->read_text) {
+            qn_buf_add(&r->told, c->text.data + c->read_text, c->text.len - c->read_text);
+        }
         *out = (struct quern_delta){
             .choice = index,
-            .text = c->text.data != NULL ? c->text.data + c->read_text : "",
+            .text = r->told.data != NULL ? r->told.data : "",
             .n_text = c->text.len - c->read_text,
             .ids = c->ids + c->read_ids,
             .n_ids = c->n_ids - c->read_ids,
@@ -634,13 +649,16 @@ const struct quern_logprob *quern_request_prompt_logprobs(const struct quern_req
 void quern_request_usage(const struct quern_request *r, struct quern_usage *out)
 {
     *out = (struct quern_usage){.prompt_tokens = r->p.n_prompt};
+    pthread_mutex_lock(&r->engine->lock);
     for (size_t i = 0; i < r->p.n; i++) {
         out->completion_tokens += r->choices[i].n_ids;
     }
+    pthread_mutex_unlock(&r->engine->lock);
 }
 
 void quern_request_free(struct quern_engine *e, struct quern_request *r)
 {
+    FAIL_ALLOC_EXEMPT;
     pthread_mutex_lock(&e->lock);
     abort_locked(e, r);
     struct quern_request **at = &e->all;
@@ -669,6 +687,7 @@ void quern_request_free(struct quern_engine *e, struct quern_request *r)
     free(r->stops);
     free(r->stop_ids);
     free(r->choices);
+    qn_buf_done(&r->told);
     free(r->prompt_rows);
     free(r->script);
     free(r->prompt);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fail_alloc.h"
 #include "fake_quern.h"
 #include "server/server.h"
 
@@ -27,6 +28,7 @@ int main(int argc, char **argv)
 {
     struct qn_server_options o;
     const char *keys[8], *names[8];
+    fail_alloc_install();
     qn_server_options_init(&o);
     o.host = "127.0.0.1";
     o.port = 0;
