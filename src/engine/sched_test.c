@@ -227,7 +227,9 @@ static void test_SCH_05_preemption_makes_progress(void **state)
     struct quern_engine *tight = qn_fixture_toy_engine(
         &toy, NULL,
         (struct quern_engine_options){.max_num_seqs = 4, .kv_cache_bytes = cache_bytes(8, 16)}, 1);
+    atomic_store(&toy.hold, true); // until both are there
     struct quern_request *r[2] = {qn_fixture_submit(tight, &p[0]), qn_fixture_submit(tight, &p[1])};
+    atomic_store(&toy.hold, false);
     for (size_t i = 0; i < 2; i++) {
         qn_fixture_collect(tight, r[i], &got[i]);
         assert_same_ids(&want[i], &got[i]);
