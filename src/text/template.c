@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "text/tmpl_rt.h"
 #include "text/utf8.h"
 
@@ -227,6 +228,7 @@ enum qn_status qn_tmpl_render(const struct qn_tmpl *t, const json_t *context, co
                         .max_calls = or_default(l->depth, 128),
                         .max_output = or_default(l->output_bytes, (size_t)16 << 20),
                         .now_s = now_s,
+                        .hash_seed = qn_hash_seed(),
                         .sink = {.text = out, .plain = plain}};
     rt.max_levels = rt.max_calls > 128 ? 128 * 16 : rt.max_calls * 16;
     enum qn_status rc =

@@ -68,7 +68,8 @@ struct qn_tv qn_tv_slice(struct qn_trt *rt, struct qn_tv v, struct qn_tv from, s
     if ((v.kind != QN_TV_STR && v.kind != QN_TV_LIST && v.kind != QN_TV_TUPLE &&
          v.kind != QN_TV_RANGE) ||
         !qn_tv_len(v, &len) || !slice_bound(step, &st)) {
-        return qn_trt_undef_hint(rt, "a slice of a value that has none");
+        return qn_trt_fail(rt, QN_E_INVALID, "%s cannot be sliced this way",
+                           qn_tv_kind_name(v.kind));
     }
     if (st == 0) {
         return qn_trt_fail(rt, QN_E_INVALID, "slice step is zero");
@@ -76,7 +77,7 @@ struct qn_tv qn_tv_slice(struct qn_trt *rt, struct qn_tv v, struct qn_tv from, s
     int64_t n = (int64_t)len;
     int64_t i = st > 0 ? 0 : INT64_MAX, j = st > 0 ? INT64_MAX : -1;
     if (!slice_bound(from, &i) || !slice_bound(to, &j)) {
-        return qn_trt_undef_hint(rt, "a slice with a bound that is not an integer");
+        return qn_trt_fail(rt, QN_E_INVALID, "slice: expected integers or nothing as bounds");
     }
     int64_t low = st > 0 ? 0 : -1, high = st > 0 ? n : n - 1;
     i = clamp_index(i, n, low, high);
@@ -269,10 +270,24 @@ struct qn_tv qn_tv_item(struct qn_trt *rt, struct qn_tv v, struct qn_tv key)
                                  : qn_trt_undef_hint(rt, "an item that does not exist");
 }
 
+static struct qn_tv or_else(struct qn_tv v, struct qn_tv otherwise)
+{
+    return v.kind == QN_TV_UNDEF && qn_tv_is_given(otherwise) ? otherwise : v;
+}
+
 struct qn_tv qn_tv_path(struct qn_trt *rt, struct qn_tv v, struct qn_tv path)
 {
+    return qn_tv_path_or(rt, v, path, qn_tv_missing());
+}
+
+struct qn_tv qn_tv_path_or(struct qn_trt *rt, struct qn_tv v, struct qn_tv path,
+                           struct qn_tv otherwise)
+{
+    if (path.kind == QN_TV_NONE || path.kind == QN_TV_MISSING) {
+        return v;
+    }
     if (path.kind != QN_TV_STR) {
-        return path.kind == QN_TV_NONE || path.kind == QN_TV_MISSING ? v : qn_tv_item(rt, v, path);
+        return or_else(qn_tv_item(rt, v, path), otherwise);
     }
     for (size_t at = 0; at <= path.s->n && rt->status == QN_OK;) {
         size_t end = at;
@@ -291,6 +306,7 @@ struct qn_tv qn_tv_path(struct qn_trt *rt, struct qn_tv v, struct qn_tv path)
         } else {
             v = qn_tv_item(rt, v, qn_tv_of_ts(part));
         }
+        v = or_else(v, otherwise);
         at = end + 1;
     }
     return v;

@@ -292,13 +292,25 @@ struct qn_tv qn_tcall_loop(struct qn_trt *rt, const struct qn_tloop *loop,
     return v;
 }
 
+static bool has_param(const struct qn_tmacrodef *def, const struct qn_tsym *name)
+{
+    for (size_t i = 0; i < def->n_params; i++) {
+        if (def->params[i] == name) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // Keyword arguments that no parameter takes: kwargs, caller, or an error.
 static void bind_rest(struct qn_trt *rt, const struct qn_tmacrodef *def, struct qn_tscope *sc,
                       const struct qn_targs *args, const bool *used)
 {
     const struct qn_twell_known *names = &rt->t->names;
     struct qn_tv caller = qn_tv_missing();
-    struct qn_tdict *kwargs = def->uses_kwargs ? qn_tdict_new(rt, 0) : NULL;
+    bool own_varargs = def->uses_varargs && !has_param(def, names->varargs);
+    struct qn_tdict *kwargs =
+        def->uses_kwargs && !has_param(def, names->kwargs) ? qn_tdict_new(rt, 0) : NULL;
     for (size_t i = 0; i < args->n_kw && rt->status == QN_OK; i++) {
         if (used[i]) {
             continue;
@@ -313,18 +325,14 @@ static void bind_rest(struct qn_trt *rt, const struct qn_tmacrodef *def, struct 
                         args->kw_names[i]->p);
         }
     }
-    bool has_param = false;
-    for (size_t i = 0; i < def->n_params; i++) {
-        has_param |= def->params[i] == names->caller;
-    }
-    if (def->uses_caller && !has_param) {
+    if (def->uses_caller && !has_param(def, names->caller)) {
         qn_tscope_set(rt, sc, names->caller,
                       qn_tv_is_given(caller) ? caller : qn_trt_undef_hint(rt, "no caller defined"));
     }
     if (kwargs != NULL) {
         qn_tscope_set(rt, sc, names->kwargs, (struct qn_tv){.kind = QN_TV_DICT, .dict = kwargs});
     }
-    if (def->uses_varargs) {
+    if (own_varargs) {
         struct qn_tlist *more = qn_tlist_new(rt, 0);
         for (size_t i = def->n_params; i < args->n_pos; i++) {
             qn_tlist_add(rt, more, args->pos[i]);

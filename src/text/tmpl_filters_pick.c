@@ -40,9 +40,7 @@ static struct qn_tv f_map(struct qn_trt *rt, struct qn_tv in, const struct qn_ta
             return qn_tv_undef();
         }
         while (qn_titer_next(rt, &it, &x)) {
-            struct qn_tv v = qn_tv_path(rt, x, a[0]);
-            v = v.kind == QN_TV_UNDEF && qn_tv_is_given(a[1]) ? a[1] : v;
-            qn_tlist_add(rt, list, v);
+            qn_tlist_add(rt, list, qn_tv_path_or(rt, x, a[0], a[1]));
         }
         return qn_tv_of_list(QN_TV_GEN, list);
     }

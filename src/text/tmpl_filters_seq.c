@@ -287,10 +287,7 @@ static struct qn_tv f_slice(struct qn_trt *rt, struct qn_tv in, const struct qn_
 static struct qn_tv group_key(struct qn_trt *rt, struct qn_tv item, const struct qn_tv a[3],
                               bool fold)
 {
-    struct qn_tv key = qn_tv_path(rt, item, a[0]);
-    if (key.kind == QN_TV_UNDEF && qn_tv_is_given(a[1])) {
-        key = a[1];
-    }
+    struct qn_tv key = qn_tv_path_or(rt, item, a[0], a[1]);
     return fold ? fold_case(rt, key, a[2]) : key;
 }
 

@@ -26,7 +26,7 @@ static void json_str(struct qn_trt *rt, struct qn_tsbuf *b, const struct qn_ts *
                                          : NULL;
         if (named != NULL) {
             snprintf(esc, sizeof esc, "%s", named);
-        } else if (cp < 0x20 || (o->ensure_ascii && cp >= 0x7f && cp < 0x10000 && cp != 0x7f)) {
+        } else if (cp < 0x20 || (o->ensure_ascii && cp >= 0x7f && cp < 0x10000)) {
             snprintf(esc, sizeof esc, "\\u%04x", cp);
         } else if (o->ensure_ascii && cp >= 0x10000) {
             snprintf(esc, sizeof esc, "\\u%04x\\u%04x", 0xd800 + ((cp - 0x10000) >> 10),

@@ -581,6 +581,26 @@ static struct qn_tnode *parse_postfix(struct qn_tparser *p, struct qn_tnode *n)
     return n;
 }
 
+// Jinja2 refuses unknown filters and tests when it compiles, but not inside an if.
+static void note_unknown(struct qn_tparser *p, bool unknown, const struct qn_tsym *name,
+                         const char *kind, size_t pos)
+{
+    if (unknown && !p->soft && p->unknown == NULL) {
+        p->unknown = name;
+        p->unknown_kind = kind;
+        p->unknown_pos = pos;
+    }
+}
+
+void qn_tp_check_unknown(struct qn_tparser *p)
+{
+    if (p->unknown != NULL) {
+        const struct qn_ts *s = p->unknown->s;
+        qn_tp_fail(p, QN_E_UNSUPPORTED, p->unknown_pos, "%s \"%.*s\": there is no such %s",
+                   p->unknown_kind, (int)(s->n > 60 ? 60 : s->n), s->p, p->unknown_kind);
+    }
+}
+
 // The name of a filter or test; dotted names belong to extensions, which there are none of.
 static const struct qn_tsym *parse_function_name(struct qn_tparser *p)
 {
@@ -607,10 +627,7 @@ struct qn_tnode *qn_tp_filters(struct qn_tparser *p, struct qn_tnode *in, bool s
         }
         n->name = name;
         n->fn = qn_tfilter_find(name->s);
-        if (n->fn == NULL && !p->soft) {
-            qn_tp_fail(p, QN_E_UNSUPPORTED, pos, "filter \"%.*s\": there is no such filter",
-                       (int)(name->s->n > 60 ? 60 : name->s->n), name->s->p);
-        }
+        note_unknown(p, n->fn == NULL, name, "filter", pos);
         n->args = p->cur.type == QN_TT_LPAREN ? parse_args(p) : NULL;
         in = n;
     }
@@ -629,10 +646,7 @@ static struct qn_tnode *parse_test(struct qn_tparser *p, struct qn_tnode *in)
     }
     n->name = name;
     n->fn = qn_ttest_find(name->s);
-    if (n->fn == NULL && !p->soft) {
-        qn_tp_fail(p, QN_E_UNSUPPORTED, pos, "test \"%.*s\": there is no such test",
-                   (int)(name->s->n > 60 ? 60 : name->s->n), name->s->p);
-    }
+    note_unknown(p, n->fn == NULL, name, "test", pos);
     enum qn_tt t = p->cur.type;
     if (t == QN_TT_LPAREN) {
         n->args = parse_args(p);
@@ -832,12 +846,18 @@ struct qn_tnode *qn_tp_expr(struct qn_tparser *p, bool with_cond)
     }
     size_t pos = p->cur.pos;
     struct qn_tnode *n = parse_or(p);
+    bool soft = p->soft;
     while (with_cond && qn_tp_skip_name(p, "if")) {
+        if (p->unknown != NULL && p->unknown_pos >= pos) {
+            p->unknown = NULL;
+        }
+        p->soft = true;
         struct qn_tnode *test = parse_or(p);
         n = binary_node(p, QN_TN_COND, QN_OP_NONE, pos, n, test);
         if (n != NULL && qn_tp_skip_name(p, "else")) {
             n->c = qn_tp_expr(p, true);
         }
+        p->soft = soft;
     }
     qn_tp_leave(p);
     return n;

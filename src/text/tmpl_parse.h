@@ -22,7 +22,10 @@ struct qn_tparser {
     enum qn_status status;
     struct qn_err *err;
     size_t depth;
-    bool soft;      ///< inside an if: unknown filters and tests fail only when reached
+    bool soft; ///< inside an if: unknown filters and tests fail only when reached
+    const struct qn_tsym *unknown; ///< first one outside, which an inline if may still excuse
+    const char *unknown_kind;      ///< "filter" or "test"
+    size_t unknown_pos;
     size_t n_loops; ///< for statements around, within the current macro
     size_t n_closures;
     struct qn_tpmacro *macros;
@@ -46,6 +49,8 @@ const struct qn_tsym *qn_tp_sym(struct qn_tparser *p, const char *s, size_t n);
 const struct qn_tsym *qn_tp_expect_sym(struct qn_tparser *p);
 struct qn_tnode *qn_tp_node(struct qn_tparser *p, enum qn_tn_kind kind, size_t pos);
 void qn_tp_push(struct qn_tparser *p, struct qn_tnodes *list, struct qn_tnode *n);
+/// Fail if an unknown filter or test was seen.
+void qn_tp_check_unknown(struct qn_tparser *p);
 bool qn_tp_enter(struct qn_tparser *p);
 void qn_tp_leave(struct qn_tparser *p);
 

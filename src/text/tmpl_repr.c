@@ -127,6 +127,16 @@ static void repr_dict(struct qn_trt *rt, struct qn_tsbuf *b, const struct qn_tdi
     qn_tsbuf_puts(rt, b, "}");
 }
 
+static void repr_macro(struct qn_trt *rt, struct qn_tsbuf *b, const struct qn_tsym *name)
+{
+    qn_tsbuf_puts(rt, b, name != NULL ? "<Macro '" : "<Macro anonymous");
+    if (name != NULL) {
+        qn_tsbuf_add_ts(rt, b, name->s);
+        qn_tsbuf_puts(rt, b, "'");
+    }
+    qn_tsbuf_puts(rt, b, ">");
+}
+
 static void repr_num(struct qn_trt *rt, struct qn_tsbuf *b, struct qn_tv v)
 {
     char text[64];
@@ -194,6 +204,9 @@ static void repr(struct qn_trt *rt, struct qn_tsbuf *b, struct qn_tv v, size_t d
         return;
     case QN_TV_DICT:
         repr_dict(rt, b, v.dict, depth);
+        return;
+    case QN_TV_MACRO:
+        repr_macro(rt, b, v.macro->node->macro->name);
         return;
     case QN_TV_NS:
         qn_tsbuf_puts(rt, b, "<Namespace ");

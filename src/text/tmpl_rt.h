@@ -44,6 +44,7 @@ struct qn_trt {
     size_t max_output;
     size_t n_output;
     int64_t now_s;
+    uint64_t hash_seed; ///< keys the mappings' indexes against crafted collisions
     struct qn_tdict *context;
     struct qn_tdict *trusted; ///< NULL if none
     struct qn_tsink sink;
@@ -179,6 +180,9 @@ struct qn_tv qn_tv_slice(struct qn_trt *rt, struct qn_tv v, struct qn_tv from, s
                          struct qn_tv step);
 /// "a.b.0" as filters take it: each part a key, digits an index.
 struct qn_tv qn_tv_path(struct qn_trt *rt, struct qn_tv v, struct qn_tv path);
+/// The same; every part that is undefined becomes `otherwise` (MISSING: stays undefined).
+struct qn_tv qn_tv_path_or(struct qn_trt *rt, struct qn_tv v, struct qn_tv path,
+                           struct qn_tv otherwise);
 /// Python's "%" formatting and str.format.
 struct qn_tv qn_tv_percent(struct qn_trt *rt, const struct qn_ts *fmt, struct qn_tv args);
 struct qn_tv qn_tv_format(struct qn_trt *rt, const struct qn_ts *fmt, const struct qn_targs *args);

@@ -206,6 +206,11 @@ static void parse_macro_def(struct qn_tparser *p, struct qn_tnode *n, bool is_ca
     }
     body(p, is_call ? ENDS("endcall") : ENDS("endmacro"), &n->body);
     qn_tp_advance(p);
+    for (size_t i = 0; i < m->n_params && m->uses_caller; i++) {
+        if (m->params[i] == p->t->names.caller && m->defaults[i] == NULL) {
+            qn_tp_fail(p, QN_E_FORMAT, n->pos, "parameter \"caller\" needs a default");
+        }
+    }
     p->macros = frame.outer;
     p->n_loops = loops;
     p->soft = soft;
@@ -346,7 +351,7 @@ void qn_tp_body(struct qn_tparser *p, const char *const *ends, struct qn_tnodes 
     if (!qn_tp_enter(p)) {
         return;
     }
-    while (p->status == QN_OK) {
+    for (; p->status == QN_OK; qn_tp_check_unknown(p)) {
         size_t pos = p->cur.pos;
         if (p->cur.type == QN_TT_DATA) {
             if (p->cur.n > 0) {

@@ -87,8 +87,7 @@ static struct qn_tlist *split_space(struct qn_trt *rt, const struct qn_ts *s, in
     for (int64_t n = 0; rest->n > 0 && qn_trt_step(rt, 1); n++) {
         size_t end = 0, len = 0;
         if (max >= 0 && n == max) {
-            const struct qn_ts *last = qn_ts_strip(rt, rest, NULL, false, true);
-            add_piece(rt, list, last, 0, last->n);
+            add_piece(rt, list, rest, 0, rest->n);
             break;
         }
         while (end < rest->n && !qn_cp_is_space(qn_tcp_get(rest->p + end, rest->n - end, &len))) {
@@ -150,8 +149,7 @@ static struct qn_tlist *rsplit_space(struct qn_trt *rt, const struct qn_ts *s, i
     const struct qn_ts *rest = qn_ts_strip(rt, s, NULL, false, true);
     for (int64_t n = 0; rest->n > 0 && qn_trt_step(rt, 1); n++) {
         if (max >= 0 && n == max) {
-            const struct qn_ts *last = qn_ts_strip(rt, rest, NULL, true, false);
-            add_piece(rt, list, last, 0, last->n);
+            add_piece(rt, list, rest, 0, rest->n);
             break;
         }
         size_t word = rest->n; // where the last word begins

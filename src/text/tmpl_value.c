@@ -456,10 +456,10 @@ bool qn_tv_hashable(struct qn_tv v)
     return hashable(v, 0);
 }
 
-static uint64_t hash(struct qn_tv v)
+static uint64_t hash(const struct qn_trt *rt, struct qn_tv v)
 {
     if (v.kind == QN_TV_STR) {
-        return qn_hash64(v.s->p, v.s->n, qn_hash_seed());
+        return qn_hash64(v.s->p, v.s->n, rt->hash_seed);
     }
     if (qn_tv_is_num(v)) {
         double f = qn_tv_as_num(v); // equal numbers of both kinds round to the same double
@@ -469,7 +469,7 @@ static uint64_t hash(struct qn_tv v)
     uint64_t h = (uint64_t)v.kind;
     if (v.kind == QN_TV_TUPLE) {
         for (size_t i = 0; i < v.list->n; i++) {
-            uint64_t item = hash(v.list->at[i]);
+            uint64_t item = hash(rt, v.list->at[i]);
             h = qn_hash64(&item, sizeof item, h);
         }
     }
@@ -479,7 +479,7 @@ static uint64_t hash(struct qn_tv v)
 static bool index_put(struct qn_trt *rt, struct qn_tdict *d, size_t entry)
 {
     size_t mask = d->n_index - 1;
-    size_t slot = hash(d->at[entry].key) & mask;
+    size_t slot = hash(rt, d->at[entry].key) & mask;
     while (d->index[slot] != 0) {
         slot = (slot + 1) & mask;
     }
@@ -498,7 +498,7 @@ struct qn_tv *qn_tdict_find(struct qn_trt *rt, const struct qn_tdict *d, struct 
         return NULL;
     }
     size_t mask = d->n_index - 1;
-    for (size_t slot = hash(key) & mask; d->index[slot] != 0; slot = (slot + 1) & mask) {
+    for (size_t slot = hash(rt, key) & mask; d->index[slot] != 0; slot = (slot + 1) & mask) {
         struct qn_tdent *e = &d->at[d->index[slot] - 1];
         if (qn_tv_eq(rt, e->key, key)) {
             return &e->val;

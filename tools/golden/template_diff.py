@@ -271,8 +271,11 @@ def diff_templates(tool_path, paths):
     return n_failed == 0 and n > 0
 
 
-def case_context(data, case):
-    return {**data.get("context", {}), **case.get("context", {})}
+def case_parts(data, case):
+    """Template and context: the case's own, or named among the file's."""
+    template = data["templates"][case["use"]] if "use" in case else case["template"]
+    more = data["contexts"][case["with"]] if "with" in case else {}
+    return template, {**data.get("context", {}), **more}
 
 
 def diff_cases(tool_path, paths):
@@ -281,13 +284,13 @@ def diff_cases(tool_path, paths):
     for path in paths:
         data = json.load(open(path, encoding="utf-8"))
         for case in data["cases"]:
-            context = case_context(data, case)
-            want = Reference(case["template"]).render(context, data.get("trusted", {}))
-            got = tool_proc.render(case["template"], context, data.get("trusted", {}))
+            template, context = case_parts(data, case)
+            want = Reference(template).render(context, data.get("trusted", {}))
+            got = tool_proc.render(template, context, data.get("trusted", {}))
             n += 1
             if not case.get("ours") and not same(want, got):
                 n_failed += 1
-                show(f"{path} {case['template']!r}", want, got)
+                show(f"{path} {case.get('with', '')} {template!r}"[:300], want, got)
     print(f"{n} cases, {n_failed} different")
     return n_failed == 0 and n > 0
 
@@ -298,7 +301,8 @@ def write_cases(paths):
         for case in data["cases"]:
             if case.get("ours"):
                 continue
-            answer = Reference(case["template"]).render(case_context(data, case), data.get("trusted", {}))
+            template, context = case_parts(data, case)
+            answer = Reference(template).render(context, data.get("trusted", {}))
             case.pop("text", None)
             case.pop("fails", None)
             if "text" in answer:
