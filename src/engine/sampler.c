@@ -118,7 +118,9 @@ static size_t argmax(const float *x, size_t n, float *out_max)
 static inline float exp_neg(float x)
 {
     const float round = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer
-    float clipped = x < -87.0f ? -87.0f : x;
+    // Masks, not branches: loops over this must stay vectorisable. Below the range: exp(0) and 0.
+    uint32_t keep = 0u - (uint32_t)(x > -87.0f);
+    float clipped = qn_f32_from_bits(qn_f32_bits(x) & keep);
     float n = (clipped * 1.44269504f + round) - round;
     float r = (clipped - n * 0.693359375f) + n * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
@@ -129,7 +131,7 @@ static inline float exp_neg(float x)
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
     float y = p * qn_f32_from_bits((uint32_t)((int32_t)n + 127) << 23);
-    return x < -87.0f ? 0.0f : y;
+    return qn_f32_from_bits(qn_f32_bits(y) & keep);
 }
 
 static bool better(struct cand a, struct cand b)
@@ -336,35 +338,128 @@ static void change_row(float *x, const float *logits, size_t vocab_size,
     }
 }
 
-// Draw one of n weights; sums run over blocks in a fixed order.
-static int32_t draw(const struct cand *c, size_t n, double *block_mass, double u)
+// Sum of one block, at most BLOCK of n weights: four partial sums, so that additions overlap.
+static double mass_of(const float *w, size_t stride, size_t n)
+{
+    double sum[4] = {0};
+    size_t i = 0, end = n < BLOCK ? n : BLOCK;
+    for (; i + 4 <= end; i += 4) {
+        for (size_t j = 0; j < 4; j++) {
+            sum[j] += (double)w[(i + j) * stride];
+        }
+    }
+    for (; i < end; i++) {
+        sum[0] += (double)w[i * stride];
+    }
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+// Index of one of n weights, w[0], w[stride], …; sums run over blocks in a fixed order.
+static size_t draw(const float *w, size_t stride, size_t n, double *block_mass, double u)
 {
     double total = 0;
     size_t n_blocks = (n + BLOCK - 1) / BLOCK;
     for (size_t b = 0; b < n_blocks; b++) {
-        double sum = 0;
-        for (size_t i = b * BLOCK; i < n && i < (b + 1) * BLOCK; i++) {
-            sum += (double)c[i].v;
-        }
-        block_mass[b] = sum;
-        total += sum;
+        block_mass[b] = mass_of(w + b * BLOCK * stride, stride, n - b * BLOCK);
+        total += block_mass[b];
     }
     double target = u * total, sum = 0;
     size_t b = 0;
     while (b + 1 < n_blocks && sum + block_mass[b] <= target) {
         sum += block_mass[b++];
     }
-    int32_t last = c[b * BLOCK].id;
-    for (size_t i = b * BLOCK; i < n; i++) {
-        if (c[i].v > 0) {
-            last = c[i].id; // rounding may carry the target past the end: then the last one
-            sum += (double)c[i].v;
-            if (sum > target) {
-                break;
-            }
+    // Rounding may carry the target past the end: then the last one that has any weight.
+    size_t last = n;
+    for (size_t i = b * BLOCK; i < n && (last == n || sum <= target); i++) {
+        if (w[i * stride] > 0) {
+            sum += (double)w[i * stride];
+            last = i;
         }
     }
+    for (size_t i = b * BLOCK; last == n && i-- > 0;) {
+        last = w[i * stride] > 0 ? i : n;
+    }
     return last;
+}
+
+// w = exp((x - max) * inverse), 0 below min_weight. Fixed inner loops, for the vectoriser.
+static void weigh(float *w, const float *x, size_t n, float max, float inverse, float min_weight)
+{
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        float v[LANES]; // x may be w
+        memcpy(v, x + i, sizeof v);
+        for (size_t j = 0; j < LANES; j++) {
+            float e = exp_neg((v[j] - max) * inverse);
+            v[j] = qn_f32_from_bits(qn_f32_bits(e) & (0u - (uint32_t)(e >= min_weight)));
+        }
+        memcpy(w + i, v, sizeof v);
+    }
+    for (; i < n; i++) {
+        float v = exp_neg((x[i] - max) * inverse);
+        w[i] = v >= min_weight ? v : 0;
+    }
+}
+
+static size_t gather(const float *w, size_t n, uint32_t exp_from, uint32_t exp_to, struct cand *c)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t e = qn_f32_bits(w[i]) >> 23;
+        c[kept] = (struct cand){w[i], (int32_t)i};
+        kept += e >= exp_from && e < exp_to && w[i] > 0;
+    }
+    return kept;
+}
+
+// The fewest best tokens of a whole row whose weights reach the share top_p. Weights are at most 1:
+// their mass per binary exponent says in which octave the border lies, and only that octave is
+// partitioned.
+static size_t nucleus(const float *w, size_t n, double top_p, struct cand *c)
+{
+    enum {
+        N_EXP = 128 // of weights up to 1
+    };
+    double mass[N_EXP] = {0}, total = 0;
+    for (size_t i = 0; i < n; i++) {
+        mass[qn_f32_bits(w[i]) >> 23] += (double)w[i];
+    }
+    for (size_t e = N_EXP; e-- > 0;) {
+        total += mass[e];
+    }
+    double target = top_p * total, before = 0;
+    uint32_t border = N_EXP - 1;
+    while (border > 0 && before + mass[border] < target) {
+        before += mass[border--];
+    }
+    size_t sure = gather(w, n, border + 1, N_EXP, c);
+    size_t open = gather(w, n, border, border + 1, c + sure);
+    return sure + (open > 0 ? select_mass(c + sure, open, target - before) : 0);
+}
+
+// Candidates of a top_k below the vocabulary, as weights.
+static size_t best_k(const float *x, size_t vocab_size, size_t k, float max, float inverse,
+                     float min_weight, struct cand *c)
+{
+    size_t n = 0, kept = 0;
+    if (k <= HEAP_MAX_K) {
+        n = heap_best(x, vocab_size, k, c);
+    } else {
+        for (size_t i = 0; i < vocab_size; i++) {
+            c[n] = (struct cand){x[i], (int32_t)i};
+            n += x[i] > -INFINITY;
+        }
+        if (k < n) {
+            select_best(c, n, k);
+            n = k;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        float w = exp_neg((c[i].v - max) * inverse);
+        c[kept] = (struct cand){w, c[i].id};
+        kept += w >= min_weight && w > 0;
+    }
+    return kept;
 }
 
 int32_t qn_sample(const float *logits, size_t vocab_size, const struct qn_sample_params *p,
@@ -390,33 +485,25 @@ int32_t qn_sample(const float *logits, size_t vocab_size, const struct qn_sample
     double temperature = s->temperature < MIN_TEMPERATURE ? MIN_TEMPERATURE : s->temperature;
     float inverse = (float)(1 / temperature), min_weight = (float)s->min_p;
     size_t k = s->top_k > 0 && (uint64_t)s->top_k < vocab_size ? (size_t)s->top_k : vocab_size;
-    size_t n = 0;
-    if (k <= HEAP_MAX_K) {
-        n = heap_best(x, vocab_size, k, c);
+    double u = qn_draw(p->seed, p->choice, p->position);
+    size_t n;
+    if (k < vocab_size) {
+        n = best_k(x, vocab_size, k, max, inverse, min_weight, c);
+        if (s->top_p < 1) {
+            double total = 0;
+            for (size_t i = 0; i < n; i++) {
+                total += (double)c[i].v;
+            }
+            n = select_mass(c, n, s->top_p * total);
+        }
     } else {
-        for (size_t i = 0; i < vocab_size; i++) {
-            c[n] = (struct cand){x[i], (int32_t)i};
-            n += x[i] > -INFINITY;
+        weigh(row, x, vocab_size, max, inverse, min_weight);
+        if (s->top_p == 1) {
+            return (int32_t)draw(row, 1, vocab_size, block_mass, u);
         }
-        if (k < n) {
-            select_best(c, n, k);
-            n = k;
-        }
+        n = nucleus(row, vocab_size, s->top_p, c);
     }
-    double total = 0;
-    size_t kept = 0;
-    for (size_t i = 0; i < n; i++) {
-        float w = exp_neg((c[i].v - max) * inverse);
-        c[kept] = (struct cand){w, c[i].id};
-        kept += w >= min_weight && w > 0;
-    }
-    for (size_t i = 0; i < kept; i++) {
-        total += (double)c[i].v;
-    }
-    if (s->top_p < 1) {
-        kept = select_mass(c, kept, s->top_p * total);
-    }
-    return draw(c, kept, block_mass, qn_draw(p->seed, p->choice, p->position));
+    return c[draw(&c[0].v, sizeof *c / sizeof(float), n, block_mass, u)].id;
 }
 
 /* ---- logprobs ---- */
@@ -428,11 +515,10 @@ void qn_logprobs(const float *logits, size_t vocab_size, int32_t id, size_t k,
     (void)argmax(logits, vocab_size, &max);
     double sum = 0;
     for (size_t i = 0; i < vocab_size; i += BLOCK) {
-        double part = 0;
-        for (size_t j = i; j < vocab_size && j < i + BLOCK; j++) {
-            part += (double)exp_neg(logits[j] - max);
-        }
-        sum += part;
+        float w[BLOCK];
+        size_t n = vocab_size - i < BLOCK ? vocab_size - i : BLOCK;
+        weigh(w, logits + i, n, max, 1, 0);
+        sum += mass_of(w, 1, n);
     }
     double log_sum = log(sum);
     size_t above = 0;
