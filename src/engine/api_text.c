@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "engine/params.h"
+#include "text/chat.h"
 
 enum {
     CHAT_MAX_DEPTH = 128
@@ -91,7 +92,8 @@ struct chat {
     bool continue_final;
 };
 
-static enum qn_status read_chat(const json_t *root, struct chat *c, struct qn_err *err)
+static enum qn_status read_chat(const json_t *root, bool wants_parts, struct chat *c,
+                                struct qn_err *err)
 {
     static const char *const known[] = {"messages",
                                         "tools",
@@ -151,45 +153,16 @@ static enum qn_status read_chat(const json_t *root, struct chat *c, struct qn_er
                                  v != NULL ? json_incref(v) : json_null()) == 0;
     }
     ok = ok && json_object_set_new(c->context, "add_generation_prompt", json_boolean(add)) == 0;
-    return ok ? QN_OK : qn_fail(err, QN_E_NOMEM, "could not allocate the conversation");
-}
-
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-// Cut what the template wrote behind the last message, so that the answer goes on with it: its last
-// occurrence, blanks at its ends not counted (the template may have trimmed them).
-static enum qn_status cut_after_final(const struct chat *c, struct qn_buf *text, struct qn_err *err)
-{
-    const json_t *messages = json_object_get(c->context, "messages");
-    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    const json_t *content = json_object_get(last, "content");
-    if (!json_is_string(content)) {
-        return qn_fail(err, QN_E_INVALID,
-                       "continue_final_message: content of the last message is %s, expected a "
-                       "string",
-                       qn_json_type_name(content));
+    json_t *normal = NULL;
+    rc = ok ? qn_chat_normalise(messages, wants_parts, &normal, err)
+            : qn_fail(err, QN_E_NOMEM, "could not allocate the conversation");
+    if (rc == QN_OK && json_object_set_new(c->context, "messages", normal) != 0) {
+        rc = qn_fail(err, QN_E_NOMEM, "could not allocate the conversation");
     }
-    const char *s = json_string_value(content);
-    size_t n = json_string_length(content);
-    for (; n > 0 && is_blank(s[0]); s++) {
-        n--;
+    if (rc == QN_OK && c->continue_final) {
+        rc = qn_chat_mark_final(normal, err);
     }
-    while (n > 0 && is_blank(s[n - 1])) {
-        n--;
-    }
-    for (size_t at = text->len >= n ? text->len - n + 1 : 0; at-- > 0;) {
-        if (memcmp(text->data + at, s, n) == 0) {
-            text->len = at + n;
-            text->data[text->len] = '\0';
-            return QN_OK;
-        }
-    }
-    return qn_fail(err, QN_E_INVALID,
-                   "continue_final_message: the chat template does not write the last message as "
-                   "it is");
+    return rc;
 }
 
 static enum qn_status chat_prompt(const struct quern_model *m, const char *chat_json, size_t n,
@@ -204,7 +177,7 @@ static enum qn_status chat_prompt(const struct quern_model *m, const char *chat_
                      qn_json_type_name(root));
     }
     if (rc == QN_OK) {
-        rc = read_chat(root, &c, err);
+        rc = read_chat(root, qn_tmpl_wants_parts(m->tmpl), &c, err);
     }
     if (rc == QN_OK) {
         rc = qn_tmpl_render(m->tmpl, c.context, m->trusted, qn_clock_wall_s(), NULL, text, &plain,
@@ -214,7 +187,7 @@ static enum qn_status chat_prompt(const struct quern_model *m, const char *chat_
         rc = qn_fail(err, QN_E_NOMEM, "could not allocate the prompt");
     }
     if (rc == QN_OK && c.continue_final) {
-        rc = cut_after_final(&c, text, err);
+        rc = qn_chat_cut_final(text, &plain, err);
     }
     if (rc == QN_OK) {
         // The template writes what the model wants in front, so nothing is added; special tokens

@@ -174,7 +174,7 @@ static void visit(struct walk *w, const struct qn_tnode *n)
     w->depth--;
 }
 
-bool qn_tmpl_wants_parts(const struct qn_tmpl *t)
+bool qn_tmpl_find_parts(const struct qn_tmpl *t)
 {
     struct walk w = {0};
     // A name may get its meaning behind its first use; a few passes settle every real template.
@@ -186,4 +186,9 @@ bool qn_tmpl_wants_parts(const struct qn_tmpl *t)
         }
     }
     return w.found;
+}
+
+bool qn_tmpl_wants_parts(const struct qn_tmpl *t)
+{
+    return t->wants_parts;
 }

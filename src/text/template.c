@@ -74,6 +74,7 @@ enum qn_status qn_tmpl_compile(const char *text, size_t n, struct qn_tmpl **out_
         qn_tmpl_free(t);
         return rc;
     }
+    t->wants_parts = qn_tmpl_find_parts(t);
     *out_tmpl = t;
     return QN_OK;
 }

@@ -133,6 +133,7 @@ struct qn_tmpl {
     struct qn_tnodes body;
     struct qn_tsym *syms[QN_TSYM_BUCKETS];
     struct qn_twell_known names;
+    bool wants_parts; ///< qn_tmpl_wants_parts
 };
 
 /// Line and column (in code points, both from 1) of an offset.
@@ -140,5 +141,8 @@ void qn_tmpl_where(const struct qn_tmpl *t, size_t pos, size_t *out_line, size_t
 
 /// Parse t->source into t->body.
 enum qn_status qn_tmpl_parse(struct qn_tmpl *t, struct qn_err *err);
+
+/// What qn_tmpl_wants_parts answers, from the tree.
+bool qn_tmpl_find_parts(const struct qn_tmpl *t);
 
 #endif

@@ -93,7 +93,8 @@ static void test_the_last_message_can_go_on(void **state)
     check_chat(m,
                "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\","
                " \"content\": \" b b \"}], \"continue_final_message\": true}",
-               "<|s|>a<|e|><|s|> b b", (const int32_t[]){265, 97, 266, 265, 32, 98, 32, 98}, 8);
+               "<|s|>a<|e|><|s|> b b ", (const int32_t[]){265, 97, 266, 265, 32, 98, 32, 98, 32},
+               9);
     check_chat(m,
                "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\","
                " \"content\": \"b b\"}], \"continue_final_message\": true}",
@@ -103,7 +104,7 @@ static void test_the_last_message_can_go_on(void **state)
                 "\"continue_final_message\": true, \"add_generation_prompt\": true}",
                 QUERN_E_INVALID, "continue_final_message: cannot be true");
     refuse_chat(m, "{\"messages\": [{\"role\": \"user\"}], \"continue_final_message\": true}",
-                QUERN_E_INVALID, "content of the last message is nothing");
+                QUERN_E_INVALID, "the last message has no text to continue");
 }
 
 static void test_bad_conversations_are_refused(void **state)
