@@ -301,6 +301,12 @@ bool qn_chat_render(const struct qn_server *s, const json_t *body, int64_t max_t
     struct qn_buf text = {0};
     size_t bytes = 0;
     bool ok = false;
+    if (s->info->has_tokenizer && !s->info->has_chat_template &&
+        s->info->chat_template_error == NULL) {
+        return qn_api_fail(err, 400, NULL, "messages",
+                           "chat template: the model has none; start the server with "
+                           "--chat-template FILE, or use /v1/completions");
+    }
     if (qn_field(body, "chat_template") != NULL) {
         return qn_api_fail(err, 400, NULL, "chat_template",
                            "chat_template: templates come from the model or --chat-template, not "

@@ -25,7 +25,7 @@ class Server:
     """fake_serve with options given as KEY=VALUE."""
 
     def __init__(self, *options, wait=True, **named):
-        args = list(options) + [f"{k}={v}" for k, v in named.items()]
+        args = self.arguments(options, named)
         self.proc = subprocess.Popen([BINARY, *args], stdout=subprocess.PIPE,
                                      stderr=subprocess.PIPE, text=True)
         line = self.proc.stdout.readline()
@@ -35,6 +35,10 @@ class Server:
             raise AssertionError(f"the server did not start: {err}")
         self.address = line.split()[1]
         self.port = int(self.address.rsplit(":", 1)[1]) if "http" in self.address else None
+
+    @staticmethod
+    def arguments(options, named):
+        return list(options) + [f"{k}={v}" for k, v in named.items()]
 
     def wait_ready(self):
         return self.proc.stdout.readline()
