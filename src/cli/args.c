@@ -339,25 +339,32 @@ enum qn_arg_result qn_args_parse(const struct qn_arg_spec *spec, int argc, char 
     return QN_ARGS_OK;
 }
 
-// Print text wrapped to HELP_WIDTH with later lines indented to `indent`.
+// Print text wrapped to HELP_WIDTH with later lines indented to `indent`; no blank ends a line.
 static void wrap(const char *text, size_t column, size_t indent)
 {
+    bool blank = false;
     while (*text != '\0') {
         size_t word = strcspn(text, " \n");
-        if (column > indent && column + word > HELP_WIDTH) {
-            printf("\n%*s", (int)indent, "");
-            column = indent;
+        if (word > 0) {
+            if (column > indent && column + blank + word > HELP_WIDTH) {
+                printf("\n%*s", (int)indent, "");
+                column = indent;
+            } else if (blank) {
+                putchar(' ');
+                column++;
+            }
+            printf("%.*s", (int)word, text);
+            column += word;
+            blank = false;
         }
-        printf("%.*s", (int)word, text);
-        column += word;
         text += word;
         if (*text == '\n') {
             printf("\n%*s", (int)indent, "");
             column = indent;
+            blank = false;
             text++;
         } else if (*text == ' ') {
-            putchar(' ');
-            column++;
+            blank = true;
             text++;
         }
     }

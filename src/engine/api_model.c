@@ -221,6 +221,7 @@ static enum qn_status load_weights(struct quern_model *m, const struct quern_mod
                       : o->activations == QUERN_ACT_BF16 ? QN_ACT_BF16
                                                          : QN_ACT_I8;
     const struct qn_model_opts opts = {.activations = act,
+                                       .activations_auto = o->activations == QUERN_ACT_DEFAULT,
                                        .kv_type = act == QN_ACT_F32 ? QN_KV_F32 : QN_KV_BF16,
                                        .max_model_len = o->max_model_len,
                                        .team = team,

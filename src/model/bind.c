@@ -14,7 +14,8 @@ struct binder {
     struct qn_model *m;
     const struct qn_ckpt *ckpt;
     const struct qn_model_opts *opts;
-    bool lowered; ///< some weights take other activations than asked for
+    bool lowered;         ///< some weights take other activations than asked for
+    bool seen[QN_N_ACTS]; ///< what the weights take
     struct qn_err *err;
 };
 
@@ -128,14 +129,11 @@ static enum qn_wkind kind_of(enum qn_canon canon)
 static enum qn_act act_for(struct binder *b, enum qn_wkind kind)
 {
     enum qn_act act = b->opts->activations;
-    if (act == QN_ACT_I8 && kind == QN_W_BF16) {
+    if (act == QN_ACT_I8 && (kind == QN_W_BF16 || kind == QN_W_F32)) {
         b->lowered = true;
-        return QN_ACT_BF16;
+        act = kind == QN_W_BF16 ? QN_ACT_BF16 : QN_ACT_F32;
     }
-    if (act == QN_ACT_I8 && kind == QN_W_F32) {
-        b->lowered = true;
-        return QN_ACT_F32;
-    }
+    b->seen[act] = true;
     return act;
 }
 
@@ -451,10 +449,13 @@ enum qn_status qn_bind(struct qn_model *m, const struct qn_ckpt *ckpt,
                          : rc;
         rc = rc == QN_OK ? bind_mlp(&b, i) : rc;
     }
-    if (rc == QN_OK && b.lowered) {
+    if (rc == QN_OK && b.lowered && !opts->activations_auto) {
         note(&b,
              "int8 activations need integer weights: float weights of this checkpoint take bf16 or "
              "f32 activations");
+    }
+    if (!b.seen[m->info.activations]) { // no integer weights at all
+        m->info.activations = b.seen[QN_ACT_BF16] ? QN_ACT_BF16 : QN_ACT_F32;
     }
     return rc == QN_OK ? group_kv(&b) : rc;
 }

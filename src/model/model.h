@@ -16,7 +16,8 @@ struct qn_model;
 
 struct qn_model_opts {
     enum qn_act
-        activations; ///< GEMM inputs; QN_ACT_I8 applies to integer weights, bf16 to the rest
+        activations;       ///< GEMM inputs; QN_ACT_I8 applies to integer weights, bf16 to the rest
+    bool activations_auto; ///< nobody asked for these activations: no note where weights differ
     enum qn_kv_type kv_type; ///< QN_KV_F32 goes with QN_ACT_F32
     size_t max_model_len;    ///< 0: the model's own limit
     struct qn_team *team;    ///< packs in parallel; NULL: this thread alone
