@@ -39,12 +39,13 @@ qn_need_packages() {
 qn_build_packages=(gcc libc6-dev cmake ninja-build pkg-config libevent-dev libjansson-dev
     libpcre2-dev libutf8proc-dev libhwloc-dev libcmocka-dev)
 
-# Configure and build a preset; the log is shown only when something fails.
+# qn_build PRESET [TARGET…]: configure and build; the log is shown only when something fails.
 qn_build() {
     local preset=$1 log
     shift
     log=$(mktemp)
-    if ! { cmake --preset "$preset" "$@" && cmake --build --preset "$preset"; } >"$log" 2>&1; then
+    if ! { cmake --preset "$preset" && cmake --build --preset "$preset" ${1:+--target "$@"}; } \
+        >"$log" 2>&1; then
         tail -n 60 "$log" >&2
         rm -f "$log"
         qn_die "the $preset build failed"
