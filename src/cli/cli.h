@@ -32,9 +32,11 @@ struct qn_load_args {
 /// Load with a progress bar when standard error is a terminal; notes and the error go to standard
 /// error. NULL on failure.
 struct quern_model *qn_cli_load(const char *path, const struct qn_load_args *args);
-/// Ids in any of the forms that people paste: 1,2,3 or [1, 2, 3] or one a line. A mistake prints
-/// one sentence that begins with `what`. The caller frees *out_ids.
-bool qn_cli_parse_ids(const char *text, const char *what, int32_t **out_ids, size_t *out_n);
+/// Ids in any of the forms that people paste: 1,2,3 or [1, 2, 3] or one a line. `text` ends with a
+/// NUL at text[n_text]. A mistake prints one sentence that begins with `what`. The caller frees
+/// *out_ids.
+bool qn_cli_parse_ids(const char *text, size_t n_text, const char *what, int32_t **out_ids,
+                      size_t *out_n);
 /// "error: MESSAGE" on standard error; returns QN_EXIT_FAILED.
 int qn_cli_fail(const struct quern_error *err);
 

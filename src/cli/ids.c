@@ -5,10 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool qn_cli_parse_ids(const char *text, const char *what, int32_t **out_ids, size_t *out_n)
+bool qn_cli_parse_ids(const char *text, size_t n_text, const char *what, int32_t **out_ids,
+                      size_t *out_n)
 {
     size_t n = 0;
-    int32_t *ids = malloc((strlen(text) / 2 + 1) * sizeof *ids); // at least two bytes per id
+    if (strlen(text) != n_text) {
+        fprintf(stderr, "error: %s: byte %zu is NUL, expected integers\n", what, strlen(text));
+        return false;
+    }
+    int32_t *ids = malloc((n_text / 2 + 1) * sizeof *ids); // at least two bytes per id
     if (ids == NULL) {
         fprintf(stderr, "error: %s: could not allocate memory\n", what);
         return false;

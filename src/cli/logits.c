@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "cli/args.h"
@@ -20,7 +21,8 @@ static bool parse_tokens(const char *arg, int32_t **out_ids, size_t *out_n)
         fprintf(stderr, "error: file \"%s\": %s\n", arg + 1, err.msg);
         return false;
     }
-    bool ok = qn_cli_parse_ids(owned != NULL ? owned : arg, "option --tokens", out_ids, out_n);
+    bool ok = owned != NULL ? qn_cli_parse_ids(owned, len, "option --tokens", out_ids, out_n)
+                            : qn_cli_parse_ids(arg, strlen(arg), "option --tokens", out_ids, out_n);
     free(owned);
     if (ok && *out_n == 0) {
         fprintf(stderr, "error: option --tokens: found no id, expected ids such as 1,2,3\n");

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,6 +35,18 @@ static void usage(FILE *to)
         ".gguf file. QUERN_ISA=generic|avx2|… lowers the instruction set.\n");
 }
 
+// What a command printed must have arrived: a full disk or a closed pipe is a failure.
+static int check_output(int rc)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) {
+        return rc;
+    }
+    fprintf(stderr, "error: standard output: could not write%s%s\n", errno != 0 ? ": " : "",
+            errno != 0 ? strerror(errno) : "");
+    return QN_EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -43,8 +56,15 @@ int main(int argc, char **argv)
     }
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        if (argc == 3 && name[0] != '-') { // quern help COMMAND
+            for (size_t i = 0; i < N_COMMANDS; i++) {
+                if (strcmp(argv[2], commands[i].name) == 0) {
+                    return check_output(commands[i].fn(2, (char *[]){argv[2], "--help", NULL}));
+                }
+            }
+        }
         usage(stdout);
-        return QN_EXIT_OK;
+        return check_output(QN_EXIT_OK);
     }
     if (strcmp(name, "--version") == 0) {
         name = "version";
@@ -52,7 +72,7 @@ int main(int argc, char **argv)
     const char *names[N_COMMANDS];
     for (size_t i = 0; i < N_COMMANDS; i++) {
         if (strcmp(name, commands[i].name) == 0) {
-            return commands[i].fn(argc - 1, argv + 1);
+            return check_output(commands[i].fn(argc - 1, argv + 1));
         }
         names[i] = commands[i].name;
     }

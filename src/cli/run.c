@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -110,7 +111,10 @@ static int answer(struct session *s, const int32_t *ids, size_t n_ids, char **ou
                 rc = QN_EXIT_FAILED;
             }
         }
-        fflush(stdout);
+        if (fflush(stdout) != 0 || ferror(stdout) != 0) { // nobody reads: main says so
+            quern_engine_abort(s->engine, req);
+            rc = QN_EXIT_FAILED;
+        }
         done = quern_request_finished(req);
     }
     putchar('\n');
@@ -126,12 +130,10 @@ static int answer(struct session *s, const int32_t *ids, size_t n_ids, char **ou
     return rc;
 }
 
-static void reset_conversation(struct session *s)
+static bool reset_conversation(struct session *s)
 {
     json_array_clear(s->messages);
-    if (s->system != NULL) {
-        add_message(s->messages, "system", s->system, strlen(s->system));
-    }
+    return s->system == NULL || add_message(s->messages, "system", s->system, strlen(s->system));
 }
 
 static int turn(struct session *s, const char *text, size_t n)
@@ -185,7 +187,9 @@ static int interactive(struct session *s)
                 clearerr(stdin);
                 g_interrupted = 0;
                 fputc('\n', stderr);
-                break;
+            } else if (ferror(stdin) != 0) {
+                fprintf(stderr, "error: standard input: could not read: %s\n", strerror(errno));
+                rc = QN_EXIT_FAILED;
             }
             break;
         }
@@ -199,11 +203,17 @@ static int interactive(struct session *s)
             break;
         }
         if (strcmp(line, "/clear") == 0) {
-            reset_conversation(s);
+            if (!reset_conversation(s)) {
+                rc = QN_EXIT_FAILED;
+                break;
+            }
             continue;
         }
         int r = turn(s, line, (size_t)n);
         rc = terminal ? QN_EXIT_OK : r;
+        if (ferror(stdout) != 0) {
+            break;
+        }
     }
     free(line);
     return rc;
@@ -219,7 +229,7 @@ int qn_cmd_run(int argc, char **argv)
 {
     const char *path = NULL, *prompt = NULL, *system = NULL;
     struct qn_load_args load = {0};
-    int64_t max_tokens = 0, seed = -1, top_k = -2;
+    int64_t max_tokens = 0, seed = INT64_MIN, top_k = -2; // INT64_MIN: not given
     double temperature = NAN, top_p = NAN, min_p = NAN, repetition = NAN;
     bool raw = false, ignore_eos = false, stats = false;
     struct qn_arg_list stop = {0};
@@ -395,8 +405,8 @@ int qn_cmd_run(int argc, char **argv)
     s.sampling.top_k = top_k != -2 ? top_k : (info->top_k >= 0 ? info->top_k : 0);
     s.sampling.max_tokens = max_tokens > 0 ? (size_t)max_tokens : info->max_model_len;
     s.sampling.ignore_eos = ignore_eos;
-    s.sampling.has_seed = seed >= 0;
-    s.sampling.seed = (uint64_t)(seed >= 0 ? seed : 0);
+    s.sampling.has_seed = seed != INT64_MIN;
+    s.sampling.seed = (uint64_t)seed;
     s.sampling.stop = stop.v;
     s.sampling.n_stop = stop.n;
     const struct quern_engine_options options = {.max_num_seqs = 1, .kv_cache_bytes = kv_bytes};
@@ -405,10 +415,9 @@ int qn_cmd_run(int argc, char **argv)
         goto done;
     }
     s.messages = json_array();
-    if (s.messages == NULL) {
+    if (s.messages == NULL || !reset_conversation(&s)) {
         goto done;
     }
-    reset_conversation(&s);
     rc = prompt != NULL ? turn(&s, prompt, strlen(prompt)) : interactive(&s);
 done:
     json_decref(s.messages);

@@ -104,8 +104,18 @@ static int decode(const struct quern_model *model, const struct qn_buf *in, bool
 {
     int32_t *ids = NULL;
     size_t n = 0;
-    if (!qn_cli_parse_ids(in->data, "token ids", &ids, &n)) {
+    if (!qn_cli_parse_ids(in->data, in->len, "token ids", &ids, &n)) {
         return QN_EXIT_USAGE;
+    }
+    // Ids that pad the vocabulary have no text; ids beyond it are a mistake.
+    size_t vocab = quern_model_get_info(model)->vocab_size, n_piece = 0;
+    for (size_t i = 0; i < n; i++) {
+        if ((size_t)ids[i] >= vocab && quern_token_piece(model, ids[i], &n_piece) == NULL) {
+            fprintf(stderr, "error: token ids: found %d, expected 0 to %zu\n", ids[i],
+                    vocab > 0 ? vocab - 1 : 0);
+            free(ids);
+            return QN_EXIT_USAGE;
+        }
     }
     char *text = NULL;
     size_t len = 0;

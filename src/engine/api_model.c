@@ -301,7 +301,8 @@ static enum qn_status load(struct quern_model *m, const struct quern_model_optio
     m->info.path = m->path;
     m->info.name = m->name;
     m->info.isa = qn_isa_name(qn_cpu_isa());
-    rc = qn_ckpt_open(o->path, &m->ckpt, err);
+    rc = o->no_weights ? qn_ckpt_open_text(o->path, &m->ckpt, err)
+                       : qn_ckpt_open(o->path, &m->ckpt, err);
     if (rc != QN_OK) {
         return rc;
     }

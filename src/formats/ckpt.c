@@ -13,12 +13,14 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-enum qn_status qn_ckpt_open(const char *path, struct qn_ckpt **out_ckpt, struct qn_err *err)
+static enum qn_status open_ckpt(const char *path, bool text_only, struct qn_ckpt **out_ckpt,
+                                struct qn_err *err)
 {
     struct qn_ckpt *c = calloc(1, sizeof *c);
     if (c == NULL) {
         return qn_fail(err, QN_E_NOMEM, "could not allocate a checkpoint");
     }
+    c->text_only = text_only;
     qn_strmap_init(&c->names);
     enum qn_status rc = qn_arena_new(QN_MEM_OTHER, 0, &c->arena, err);
     if (rc == QN_OK) {
@@ -38,6 +40,16 @@ enum qn_status qn_ckpt_open(const char *path, struct qn_ckpt **out_ckpt, struct 
     }
     *out_ckpt = c;
     return QN_OK;
+}
+
+enum qn_status qn_ckpt_open(const char *path, struct qn_ckpt **out_ckpt, struct qn_err *err)
+{
+    return open_ckpt(path, false, out_ckpt, err);
+}
+
+enum qn_status qn_ckpt_open_text(const char *path, struct qn_ckpt **out_ckpt, struct qn_err *err)
+{
+    return open_ckpt(path, true, out_ckpt, err);
 }
 
 void qn_ckpt_close(struct qn_ckpt *c)

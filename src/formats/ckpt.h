@@ -77,6 +77,9 @@ struct qn_ckpt;
 /// headers; reads no weights. Errors name file, tensor, found and expected. A GGUF file without
 /// tensors (a vocabulary) opens whatever its architecture; its config then has "model_type" alone.
 enum qn_status qn_ckpt_open(const char *path, struct qn_ckpt **out_ckpt, struct qn_err *err);
+/// The same for a checkpoint's tokenizer and templates alone: of a directory no weights are opened,
+/// and tokenizer.json will do without config.json (the configuration is then an empty object).
+enum qn_status qn_ckpt_open_text(const char *path, struct qn_ckpt **out_ckpt, struct qn_err *err);
 void qn_ckpt_close(struct qn_ckpt *c); // takes NULL
 
 /// config.json (GGUF: built from the metadata). Borrowed, never NULL. A GGUF config has

@@ -401,6 +401,11 @@ enum qn_status qn_ckpt_open_dir(struct qn_ckpt *c, const char *path, struct qn_e
     bool found;
     c->format = "safetensors";
     enum qn_status rc = read_object(path, "config.json", MAX_CONFIG_BYTES, &c->config, err);
+    rc = rc == QN_OK ? look(path, "tokenizer.json", &found, &c->tokenizer_path, err) : rc;
+    if (rc == QN_OK && c->config == NULL && c->text_only && c->tokenizer_path != NULL) {
+        c->config = json_object();
+        rc = c->config != NULL ? QN_OK : no_memory(err, "a configuration");
+    }
     if (rc == QN_OK && c->config == NULL) {
         rc = qn_fail(err, QN_E_NOT_FOUND,
                      "file \"config.json\" not found in the directory (for a GGUF model name the "
@@ -413,6 +418,5 @@ enum qn_status qn_ckpt_open_dir(struct qn_ckpt *c, const char *path, struct qn_e
                                    &c->tokenizer_config, err)
                      : rc;
     rc = rc == QN_OK ? read_template(c, path, err) : rc;
-    rc = rc == QN_OK ? look(path, "tokenizer.json", &found, &c->tokenizer_path, err) : rc;
-    return rc == QN_OK ? open_weights(c, path, err) : rc;
+    return rc == QN_OK && !c->text_only ? open_weights(c, path, err) : rc;
 }

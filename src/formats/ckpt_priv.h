@@ -14,6 +14,7 @@ enum {
 
 struct qn_ckpt {
     const char *format;
+    bool text_only; ///< opened by qn_ckpt_open_text
     json_t *config;
     json_t *generation;
     json_t *tokenizer_config;

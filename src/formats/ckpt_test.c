@@ -341,6 +341,32 @@ static void test_templates_and_side_files(void **state)
     open_bad(g_dir, QN_E_FORMAT, "tokenizer_config.json");
 }
 
+static void test_text_alone(void **state)
+{
+    (void)state;
+    struct qn_ckpt *c = NULL;
+    struct qn_err err = {0};
+    assert_int_equal(qn_ckpt_open_text(g_dir, &c, &err), QN_E_NOT_FOUND);
+    assert_non_null(strstr(err.msg, "config.json"));
+
+    qn_tf_puts(g_dir, "tokenizer.json", "{}");
+    open_bad(g_dir, QN_E_NOT_FOUND, "config.json");
+    assert_int_equal(qn_ckpt_open_text(g_dir, &c, &err), QN_OK);
+    assert_int_equal(json_object_size(qn_ckpt_config(c)), 0);
+    assert_non_null(strstr(qn_ckpt_tokenizer_path(c), "/tokenizer.json"));
+    assert_int_equal(qn_ckpt_n_tensors(c), 0);
+    qn_ckpt_close(c);
+
+    qn_tf_puts(g_dir, "config.json", "{\"vocab_size\":8}");
+    qn_tf_puts(g_dir, "model.safetensors", "not a weight file");
+    open_bad(g_dir, QN_E_FORMAT, "model.safetensors");
+    assert_int_equal(qn_ckpt_open_text(g_dir, &c, &err), QN_OK);
+    assert_int_equal(json_object_size(qn_ckpt_config(c)), 1);
+    qn_ckpt_close(c);
+    qn_tf_puts(g_dir, "config.json", "[]");
+    assert_int_equal(qn_ckpt_open_text(g_dir, &c, &err), QN_E_FORMAT);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
@@ -356,6 +382,7 @@ int main(void)
         T(test_LOD_05_LOD_06_tie_flag_and_heads_are_shown),
         T(test_LOD_11_mixed_dtypes_keep_theirs),
         T(test_templates_and_side_files),
+        T(test_text_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
