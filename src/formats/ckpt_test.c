@@ -359,7 +359,7 @@ static void test_text_alone(void **state)
 
     qn_tf_puts(g_dir, "config.json", "{\"vocab_size\":8}");
     qn_tf_puts(g_dir, "model.safetensors", "not a weight file");
-    open_bad(g_dir, QN_E_FORMAT, "model.safetensors");
+    open_bad(g_dir, QN_E_LIMIT, "model.safetensors");
     assert_int_equal(qn_ckpt_open_text(g_dir, &c, &err), QN_OK);
     assert_int_equal(json_object_size(qn_ckpt_config(c)), 1);
     qn_ckpt_close(c);
