@@ -1,14 +1,30 @@
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+// Names come from files and peers: no byte of theirs may break the line or steer a terminal.
+static void make_plain(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p != '\0'; p++) {
+        bool c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0; // U+0080 to U+009F
+        if (*p < 0x20 || *p == 0x7f || c1) {
+            *p = '?';
+        }
+        if (c1) {
+            *++p = '?';
+        }
+    }
+}
 
 enum qn_status qn_vfail(struct qn_err *err, enum qn_status code, const char *fmt, va_list ap)
 {
     if (err != NULL) {
         err->code = code;
         vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+        make_plain(err->msg);
     }
     return code;
 }
@@ -32,6 +48,7 @@ enum qn_status qn_err_context(struct qn_err *err, enum qn_status code, const cha
     va_start(ap, fmt);
     vsnprintf(where, sizeof where, fmt, ap);
     va_end(ap);
+    make_plain(where);
 
     size_t n = strlen(where);
     size_t have = strlen(err->msg);

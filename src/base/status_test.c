@@ -22,6 +22,16 @@ static void test_messages_grow_from_the_inside_out(void **state)
     assert_string_equal(err.msg, "file \"b\": tensor \"a\": found 3, expected 4");
 }
 
+static void test_names_cannot_break_the_line(void **state)
+{
+    (void)state;
+    struct qn_err err = {0};
+    (void)qn_fail(&err, QN_E_FORMAT, "token \"%s\"", "a\n\x1b[2J\x7f\xc2\x9bé\xc2");
+    assert_string_equal(err.msg, "token \"a??[2J???é\xc2\"");
+    (void)qn_err_context(&err, QN_E_FORMAT, "file \"%s\"", "b\r");
+    assert_string_equal(err.msg, "file \"b?\": token \"a??[2J???é\xc2\"");
+}
+
 static void test_no_error_wanted(void **state)
 {
     (void)state;
@@ -103,6 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages_grow_from_the_inside_out),
+        cmocka_unit_test(test_names_cannot_break_the_line),
         cmocka_unit_test(test_no_error_wanted),
         cmocka_unit_test(test_a_long_place_leaves_the_sentence),
         cmocka_unit_test(test_every_status_has_a_name),

@@ -49,7 +49,8 @@ static int check_output(int rc)
 
 int main(int argc, char **argv)
 {
-    signal(SIGPIPE, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN); // writes fail instead, and say so
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         usage(stderr);
         return QN_EXIT_USAGE;

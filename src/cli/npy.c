@@ -1,8 +1,10 @@
 #include "cli/npy.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -15,7 +17,10 @@ enum qn_status qn_npy_write_f32(const char *path, const float *data, size_t rows
     enum qn_status rc = QN_OK;
     char tmp[4096];
     FILE *f = NULL;
-    int n = snprintf(tmp, sizeof tmp, "%s.part", path);
+    // Renaming would replace a device, a pipe or a link: those are written as they are.
+    struct stat st;
+    bool direct = lstat(path, &st) == 0 && !S_ISREG(st.st_mode);
+    int n = snprintf(tmp, sizeof tmp, "%s%s", path, direct ? "" : ".part");
     if (n < 0 || (size_t)n >= sizeof tmp) {
         return qn_fail(err, QN_E_INVALID, "output path has more than %zu bytes", sizeof tmp - 6);
     }
@@ -43,7 +48,7 @@ enum qn_status qn_npy_write_f32(const char *path, const float *data, size_t rows
     }
     int closed = fclose(f);
     f = NULL;
-    if (closed != 0 || rename(tmp, path) != 0) {
+    if (closed != 0 || (!direct && rename(tmp, path) != 0)) {
         rc = qn_fail(err, QN_E_IO, "could not write: %s", strerror(errno));
         goto fail;
     }
@@ -52,6 +57,8 @@ fail:
     if (f != NULL) {
         fclose(f);
     }
-    unlink(tmp);
+    if (!direct) {
+        unlink(tmp);
+    }
     return qn_err_context(err, rc, "file \"%s\"", path);
 }

@@ -87,6 +87,7 @@ static int answer(struct session *s, const int32_t *ids, size_t n_ids, char **ou
     char *text = NULL;
     size_t n = 0;
     bool done = false;
+    g_interrupted = 0; // one that came too late for the answer before
     while (!done) {
         if (g_interrupted) {
             quern_engine_abort(s->engine, req);
@@ -164,38 +165,51 @@ static int turn(struct session *s, const char *text, size_t n)
     return rc;
 }
 
-static int interactive(struct session *s)
+static void hint(const struct session *s)
 {
-    bool terminal = isatty(STDIN_FILENO) != 0;
-    const struct sigaction sa = {.sa_handler = on_sigint};
-    sigaction(SIGINT, &sa, NULL);
-    if (terminal) {
-        fprintf(stderr,
-                "%s (%s). Ctrl-C ends an answer, /clear starts over, /exit or Ctrl-D leaves.\n",
-                quern_model_get_info(s->model)->name, s->raw ? "text completion" : "chat");
-    }
-    char *line = NULL;
-    size_t cap = 0;
-    int rc = QN_EXIT_OK;
-    for (;;) {
+    fprintf(stderr, "%s (%s)\nCtrl-C ends an answer, /clear starts over, Ctrl-D leaves.\n",
+            quern_model_get_info(s->model)->name, s->raw ? "text completion" : "chat");
+}
+
+// One line of input without its end, -1 when there is no more. On a terminal Ctrl-C drops what was
+// typed, and leaves when nothing came in between.
+static ssize_t read_line(bool terminal, char **line, size_t *cap)
+{
+    for (bool again = false;; again = true) {
         if (terminal) {
             fputs("> ", stderr);
         }
-        ssize_t n = getline(&line, &cap, stdin);
-        if (n < 0) {
-            if (g_interrupted && !feof(stdin)) { // Ctrl-C at the prompt: once forgives, then leave
-                clearerr(stdin);
-                g_interrupted = 0;
-                fputc('\n', stderr);
-            } else if (ferror(stdin) != 0) {
-                fprintf(stderr, "error: standard input: could not read: %s\n", strerror(errno));
-                rc = QN_EXIT_FAILED;
-            }
-            break;
+        errno = 0;
+        ssize_t n = getline(line, cap, stdin);
+        if (n < 0 && errno == EINTR && g_interrupted && !again) {
+            clearerr(stdin);
+            g_interrupted = 0;
+            fputs("\nCtrl-D or Ctrl-C once more leaves.\n", stderr);
+            continue;
         }
-        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) {
-            line[--n] = '\0';
+        if (n < 0 && terminal) {
+            fputc('\n', stderr); // the shell's prompt starts its own line
         }
+        while (n > 0 && ((*line)[n - 1] == '\n' || (*line)[n - 1] == '\r')) {
+            (*line)[--n] = '\0';
+        }
+        return n;
+    }
+}
+
+static int interactive(struct session *s)
+{
+    bool terminal = isatty(STDIN_FILENO) != 0;
+    if (terminal) {
+        const struct sigaction sa = {.sa_handler = on_sigint};
+        sigaction(SIGINT, &sa, NULL);
+        hint(s);
+    }
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    int rc = QN_EXIT_OK;
+    while ((n = read_line(terminal, &line, &cap)) >= 0) {
         if (n == 0) {
             continue;
         }
@@ -209,11 +223,19 @@ static int interactive(struct session *s)
             }
             continue;
         }
+        if (terminal && strcmp(line, "/help") == 0) {
+            hint(s);
+            continue;
+        }
         int r = turn(s, line, (size_t)n);
         rc = terminal ? QN_EXIT_OK : r;
         if (ferror(stdout) != 0) {
             break;
         }
+    }
+    if (n < 0 && ferror(stdin) != 0 && errno != EINTR) {
+        fprintf(stderr, "error: standard input: could not read: %s\n", strerror(errno));
+        rc = QN_EXIT_FAILED;
     }
     free(line);
     return rc;

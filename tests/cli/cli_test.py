@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -139,6 +140,15 @@ class Commands(CliTest):
         self.fails(FAILED, sentence, "version", env=env)
         self.fails(FAILED, sentence, "run", self.plain, "-p", "hi", env=env)
         self.assertIn("\nisa generic\n", self.ok("version", env={"QUERN_ISA": "generic"}).out)
+
+    def test_hostile_names_stay_on_their_line(self):
+        path = self.copy(self.plain, "hostile")
+        file = path / "tokenizer.json"
+        tokenizer = json.loads(file.read_text())
+        tokenizer["model"]["vocab"]["a\n\x1b[2J\x9b"] = -1
+        file.write_text(json.dumps(tokenizer))
+        r = self.fails(FAILED, r'token "a\?\?\[2J\?\?": id -1', "tokenize", path, "x")
+        self.assertNotIn("\x1b", r.err)
 
     def test_full_output_is_a_failure(self):
         for args in (("version",), ("run", self.plain, "-p", "hello", "--ignore-eos"),
@@ -281,6 +291,24 @@ class Logits(CliTest):
         self.ok("logits", MODELS / "qwen3", "--tokens", f"@{ids}", "-o", again)
         self.assertEqual(again.read_bytes(), data)
 
+    def test_output_that_is_no_file(self):
+        """Devices and links stay what they are; what cannot be written leaves nothing behind."""
+        whole, link, target = self.tmp / "whole.npy", self.tmp / "link.npy", self.tmp / "target.npy"
+        logits = ("logits", MODELS / "qwen3", "--tokens", "1,2,3", "-o")
+        self.ok(*logits, whole)
+        target.write_bytes(b"")
+        link.symlink_to(target)
+        self.ok(*logits, link)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(target.read_bytes(), whole.read_bytes())
+        self.assertEqual(self.ok(*logits, "/dev/stdout").raw, whole.read_bytes())
+        self.fails(FAILED, 'file "/dev/full": could not write: No space left', *logits, "/dev/full")
+        self.fails(FAILED, "could not create: Is a directory", *logits, MODELS)
+        small = self.tmp / "small.npy"
+        self.fails(FAILED, "could not write: File too large", *logits, small,
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512)))
+        self.assertEqual(list(self.tmp.glob("small*")), [])
+
     def test_bad_tokens(self):
         model, out = MODELS / "qwen3", self.tmp / "none.npy"
         for tokens, code, sentence in (
@@ -406,14 +434,34 @@ class Terminal(CliTest):
                 self.fail(f"{e} after {seen!r}")
         return seen
 
-    def test_interrupt_ends_an_answer(self):
-        p, fd = self.talk("run", self.chat, "--ignore-eos", "--temperature", "0", "--seed", "1")
+    def start(self):
+        p, fd = self.talk("run", self.chat, "--ignore-eos", "--temperature", "0")
         self.assertIn(b"Ctrl-C ends an answer", self.read_until(fd, b"> "))
-        os.write(fd, b"hello\n")
-        self.read_until(fd, b"hello\r\n")
-        p.send_signal(signal.SIGINT)
-        self.read_until(fd, b"> ")  # a prompt again, long before the context is full or soon after
+        return p, fd
+
+    def test_interrupt_ends_an_answer(self):
+        p, fd = self.start()
+        for _ in range(2):  # the conversation goes on
+            os.write(fd, b"hello\n")
+            self.read_until(fd, b"hello\r\n")
+            p.send_signal(signal.SIGINT)
+            self.read_until(fd, b"> ")
+            os.write(fd, b"/clear\n")
+            self.read_until(fd, b"> ")
         os.write(fd, b"\x04")
+        self.assertEqual(p.wait(60), OK)
+
+    def test_interrupt_at_the_prompt(self):
+        """The first one says how to leave, the second in a row leaves."""
+        p, fd = self.start()
+        for _ in range(2):
+            p.send_signal(signal.SIGINT)
+            self.read_until(fd, b"once more leaves.\r\n> ")
+            os.write(fd, b"/help\n")
+            self.assertIn(b"/clear starts over", self.read_until(fd, b"> "))
+        p.send_signal(signal.SIGINT)
+        self.read_until(fd, b"once more leaves.\r\n> ")
+        p.send_signal(signal.SIGINT)
         self.assertEqual(p.wait(60), OK)
 
 
