@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,20 +91,35 @@ void qn_map_dont_need(const struct qn_map *m, size_t offset, size_t n_bytes)
 static _Thread_local sigjmp_buf *t_guard;
 static pthread_once_t g_guard_once = PTHREAD_ONCE_INIT;
 
-static void on_sigbus(int sig)
+static struct sigaction g_sigbus_before;
+
+// Outside a guard (a step reads embedding rows straight from the map) nothing can be saved: say why
+// the process ends. BUS_ADRERR is what a page beyond a file's end raises.
+static void on_sigbus(int sig, siginfo_t *info, void *context)
 {
+    (void)context;
     if (t_guard != NULL) {
         siglongjmp(*t_guard, 1);
     }
-    signal(sig, SIG_DFL);
-    raise(sig);
+    if (info->si_code == BUS_ADRERR && g_sigbus_before.sa_handler == SIG_DFL) {
+        static const char text[] = "error: could not read the model: its file shrank or its disk "
+                                   "failed while mapped\n";
+        static atomic_flag said = ATOMIC_FLAG_INIT; // every worker may come here at once
+        while (atomic_flag_test_and_set_explicit(&said, memory_order_relaxed)) {
+            pause();
+        }
+        ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
+        (void)n;
+        _exit(1);
+    }
+    sigaction(sig, &g_sigbus_before, NULL); // the access is made again and meets it
 }
 
 static void guard_install(void)
 {
-    struct sigaction sa = {.sa_handler = on_sigbus, .sa_flags = SA_NODEFER};
+    struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_NODEFER | SA_SIGINFO};
     sigemptyset(&sa.sa_mask);
-    sigaction(SIGBUS, &sa, NULL);
+    sigaction(SIGBUS, &sa, &g_sigbus_before);
 }
 
 enum qn_status qn_map_guard(void (*fn)(void *arg), void *arg, struct qn_err *err)

@@ -15,7 +15,9 @@ struct qn_map {
 
 /// Map a whole regular file. A directory, a device or a missing file is an error that names
 /// neither more nor less than the reason; callers add the path as context.
-/// A file that shrinks while mapped raises SIGBUS: qn_map_guard turns that into an error.
+/// A file that shrinks while mapped raises SIGBUS: qn_map_guard turns that into an error; outside
+/// of it the process ends with a sentence (once any guard was used), or in the handler it had
+/// before.
 enum qn_status qn_map_open(const char *path, struct qn_map *out_map, struct qn_err *err);
 void qn_map_close(struct qn_map *m);
 /// Tell the kernel that the pages of a range will (or will not) be needed soon.

@@ -1,5 +1,7 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +24,32 @@ struct session {
     bool stats; ///< a line of timings after each answer
 };
 
+// Any thread may get the signal, so a prompt that waits is woken through a pipe, not by EINTR.
 static volatile sig_atomic_t g_interrupted;
+static int g_wake[2] = {-1, -1};
 
 static void on_sigint(int sig)
 {
     (void)sig;
+    int e = errno;
     g_interrupted = 1;
+    ssize_t n = write(g_wake[1], "", 1); // a full pipe wakes as well
+    (void)n;
+    errno = e;
+}
+
+static bool catch_sigint(void)
+{
+    const struct sigaction sa = {.sa_handler = on_sigint, .sa_flags = SA_RESTART};
+    return pipe2(g_wake, O_CLOEXEC | O_NONBLOCK) == 0 && sigaction(SIGINT, &sa, NULL) == 0;
+}
+
+static void forget_sigint(void)
+{
+    char drop[64];
+    while (g_wake[0] >= 0 && read(g_wake[0], drop, sizeof drop) > 0) {
+    }
+    g_interrupted = 0;
 }
 
 static bool add_message(json_t *messages, const char *role, const char *text, size_t n)
@@ -87,7 +109,6 @@ static int answer(struct session *s, const int32_t *ids, size_t n_ids, char **ou
     char *text = NULL;
     size_t n = 0;
     bool done = false;
-    g_interrupted = 0; // one that came too late for the answer before
     while (!done) {
         if (g_interrupted) {
             quern_engine_abort(s->engine, req);
@@ -118,6 +139,7 @@ static int answer(struct session *s, const int32_t *ids, size_t n_ids, char **ou
         }
         done = quern_request_finished(req);
     }
+    forget_sigint(); // one that came too late is not for the prompt
     putchar('\n');
     fflush(stdout);
     struct quern_usage usage;
@@ -171,38 +193,51 @@ static void hint(const struct session *s)
             quern_model_get_info(s->model)->name, s->raw ? "text completion" : "chat");
 }
 
+// Whether Ctrl-C came before a line did. Standard input is unbuffered, so what poll sees is all.
+static bool interrupted_at_prompt(void)
+{
+    struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                            {.fd = g_wake[0], .events = POLLIN}};
+    while (poll(fds, 2, -1) < 0 && errno == EINTR) {
+    }
+    return (fds[1].revents & POLLIN) != 0;
+}
+
 // One line of input without its end, -1 when there is no more. On a terminal Ctrl-C drops what was
 // typed, and leaves when nothing came in between.
 static ssize_t read_line(bool terminal, char **line, size_t *cap)
 {
-    for (bool again = false;; again = true) {
-        if (terminal) {
-            fputs("> ", stderr);
+    if (terminal) {
+        fputs("> ", stderr);
+        if (interrupted_at_prompt()) {
+            forget_sigint();
+            fputs("\nCtrl-D or Ctrl-C once more leaves.\n> ", stderr);
+            if (interrupted_at_prompt()) {
+                fputc('\n', stderr);
+                return -1;
+            }
         }
-        errno = 0;
-        ssize_t n = getline(line, cap, stdin);
-        if (n < 0 && errno == EINTR && g_interrupted && !again) {
-            clearerr(stdin);
-            g_interrupted = 0;
-            fputs("\nCtrl-D or Ctrl-C once more leaves.\n", stderr);
-            continue;
-        }
-        if (n < 0 && terminal) {
-            fputc('\n', stderr); // the shell's prompt starts its own line
-        }
-        while (n > 0 && ((*line)[n - 1] == '\n' || (*line)[n - 1] == '\r')) {
-            (*line)[--n] = '\0';
-        }
-        return n;
     }
+    ssize_t n = getline(line, cap, stdin);
+    int e = errno;
+    if (n < 0 && terminal) {
+        fputc('\n', stderr); // the shell's prompt starts its own line
+    }
+    while (n > 0 && ((*line)[n - 1] == '\n' || (*line)[n - 1] == '\r')) {
+        (*line)[--n] = '\0';
+    }
+    errno = e;
+    return n;
 }
 
 static int interactive(struct session *s)
 {
     bool terminal = isatty(STDIN_FILENO) != 0;
     if (terminal) {
-        const struct sigaction sa = {.sa_handler = on_sigint};
-        sigaction(SIGINT, &sa, NULL);
+        if (!catch_sigint() || setvbuf(stdin, NULL, _IONBF, 0) != 0) {
+            fprintf(stderr, "error: could not set up the terminal: %s\n", strerror(errno));
+            return QN_EXIT_FAILED;
+        }
         hint(s);
     }
     char *line = NULL;
@@ -233,7 +268,7 @@ static int interactive(struct session *s)
             break;
         }
     }
-    if (n < 0 && ferror(stdin) != 0 && errno != EINTR) {
+    if (n < 0 && ferror(stdin) != 0) {
         fprintf(stderr, "error: standard input: could not read: %s\n", strerror(errno));
         rc = QN_EXIT_FAILED;
     }

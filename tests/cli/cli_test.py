@@ -6,6 +6,7 @@ import pathlib
 import pty
 import re
 import resource
+import select
 import shutil
 import signal
 import struct
@@ -384,6 +385,23 @@ class Run(CliTest):
         self.fails(FAILED, "special file", "run", self.chat, "-p", "x", "--chat-template",
                    "/dev/zero")
 
+    def test_file_that_shrinks(self):
+        """Embedding rows are read from the map: a file cut under it ends with a sentence."""
+        path = self.copy(self.plain, "shrinks")
+        # A sanitizer's own handler would be called in place of the sentence.
+        own = {name: os.environ.get(name, "") + ":handle_sigbus=0"
+               for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")}
+        with subprocess.Popen([BINARY, "run", path, *self.GREEDY], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env={**os.environ, **own}) as p:
+            p.stdin.write(b"hello\n")
+            p.stdin.flush()
+            self.assertTrue(p.stdout.read(1))
+            os.truncate(path / "model.safetensors", 10)
+            _, err = p.communicate(b"more\n", timeout=60)
+        self.assertEqual(p.returncode, FAILED, err)
+        self.assertRegex(err.decode(), r"\Aerror: [^\n]*its file shrank[^\n]*\n\Z")
+
     def test_reader_gone(self):
         """A reader that leaves ends the answer at once."""
         with subprocess.Popen([BINARY, "run", self.plain, "-p", "hello", "--ignore-eos"],
@@ -428,6 +446,8 @@ class Terminal(CliTest):
         seen, end = b"", time.monotonic() + seconds
         while mark not in seen:
             self.assertLess(time.monotonic(), end, seen)
+            if not select.select([fd], [], [], 1)[0]:
+                continue
             try:
                 seen += os.read(fd, 4096)
             except OSError as e:  # the other end closed
